@@ -1,0 +1,136 @@
+"""The plain models to beat: a dummy, a linear model and boosted trees, fitted on training rows."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from gristmill import files, metrics, parts
+from gristmill.encode import Target
+from gristmill.models import linear
+from gristmill.models.dummy import Dummy
+from gristmill.models.linear import Linear
+from gristmill.models.xgboost import Trees, matrix
+from gristmill.records import Check, judge
+from gristmill.spec import Baseline
+from gristmill.work import Made, Work
+
+FILE_NAME = "baseline.json"
+MODELS = ("dummy", "linear", "xgboost")
+
+
+def make(work: Work) -> Made:
+    """Fit all three, score them on the validation rows, and name the best of them."""
+    data = parts.training(work)
+    work.progress("fitting linear model", 0, 0)
+    linear_model, converged = _fit_linear(data)
+    trees, rounds = _fit_trees(data, work.spec.baseline, work)
+    models = {"dummy": Dummy.fit(data.train.target, data.target), "linear": linear_model, "xgboost": trees}
+    metric = work.spec.task.metric
+    scores: dict[str, float | None] = {}
+    for name, model in models.items():
+        model.save(work.output)
+        predicted = model.predict(data.validation.encoded)
+        scores[name] = metrics.score(metric, data.validation.target, predicted)
+    data.encoder.save(work.output)
+    best = max(MODELS, key=lambda name: metrics.gain(metric, scores[name], scores["dummy"]) or 0.0)
+    files.write_json(
+        work.output / FILE_NAME,
+        {
+            "best": best,
+            "metric": metric,
+            "validation": scores,
+            "rounds": rounds,
+            "linear_converged": converged,
+        },
+    )
+    gain = metrics.gain(metric, scores[best], scores["dummy"])
+    shown = ", ".join(f"{name} {_shown(score)}" for name, score in scores.items())
+    check = Check(
+        "GM301",
+        "beats the dummy",
+        judge(gain is not None and gain > 0, "fail", len(data.validation)),
+        len(data.validation),
+        f"{metric} on validation rows: {shown}",
+        gain,
+        0.0,
+        (),
+        "the features say nothing of the target here: look at them before training anything larger",
+    )
+    return Made((check,), {"best": best, "rounds": rounds} | {f"{metric}_{n}": s for n, s in scores.items()})
+
+
+def _shown(score: float | None) -> str:
+    return "undefined" if score is None else f"{score:.4g}"
+
+
+def _fit_linear(data: parts.Training) -> tuple[Linear, bool]:
+    """Logistic regression, or ridge for a number, over standardised numbers and one-hot categories."""
+    cardinalities = data.encoder.cardinalities
+    design = linear.design(data.train.encoded, cardinalities)
+    regression = data.target.classes is None
+    model: Any = Ridge(alpha=1.0) if regression else LogisticRegression(C=1.0, tol=1e-3, max_iter=200)
+    label = data.target.standardise(data.train.target) if regression else data.train.target
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(design, label)
+    converged = not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+    weights = np.atleast_2d(model.coef_).T
+    intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
+    if regression:
+        weights, intercept = weights * data.target.scale, data.target.restore(intercept)
+    elif weights.shape[1] == 1:
+        # scikit-learn keeps one column for two classes; a softmax over (0, score) is the same model.
+        weights = np.hstack([np.zeros_like(weights), weights])
+        intercept = np.array([0.0, intercept[0]])
+    num_numeric = data.encoder.num_numeric
+    fitted = Linear(weights[:num_numeric], weights[num_numeric:], intercept, linear.offsets_of(cardinalities))
+    return fitted, converged
+
+
+def _fit_trees(data: parts.Training, settings: Baseline, work: Work) -> tuple[Trees, int]:
+    """Boosted trees, stopped on the validation loss and cut to their best round."""
+    objectives = {0: ("reg:squarederror", "rmse"), 2: ("binary:logistic", "logloss")}
+    classes = _num_classes(data.target)
+    objective, loss = objectives.get(classes, ("multi:softprob", "mlogloss"))
+    settings_of_library = {
+        "objective": objective,
+        "eval_metric": loss,
+        "eta": settings.learning_rate,
+        "max_depth": settings.max_depth,
+        "tree_method": "hist",
+        "seed": settings.seed,
+        "nthread": os.cpu_count(),
+    } | ({"num_class": classes} if objective == "multi:softprob" else {})
+    train = matrix(data.train.encoded, data.train.target)
+    validation = matrix(data.validation.encoded, data.validation.target)
+
+    class Tell(xgb.callback.TrainingCallback):  # type: ignore[misc]
+        def after_iteration(self, model: xgb.Booster, epoch: int, evals_log: Any) -> bool:
+            work.progress("growing trees", epoch + 1, settings.rounds)
+            return False
+
+    booster = xgb.train(
+        settings_of_library,
+        train,
+        settings.rounds,
+        evals=[(validation, "validation")],
+        early_stopping_rounds=settings.patience,
+        verbose_eval=False,
+        callbacks=[Tell()],
+    )
+    rounds = booster.best_iteration + 1
+    # Cut and cleared of the search, so that the file holds the model that is scored and nothing else.
+    best = booster[:rounds]
+    best.set_attr(best_iteration=None, best_score=None)
+    return Trees(best), rounds
+
+
+def _num_classes(target: Target) -> int:
+    return 0 if target.classes is None else len(target.classes)

@@ -1,0 +1,30 @@
+"""Models: one file each, `load(folder)` gives a Predictor. Only the file of the model in use is imported."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from gristmill.encode import Encoded
+
+KINDS = ("dummy", "linear", "xgboost", "mlp")
+
+
+class Predictor(Protocol):
+    """A fitted model.
+
+    Shape: (n, classes) probabilities for a classification, (n,) numbers in the target's unit for a
+    regression.
+    """
+
+    def predict(self, encoded: Encoded) -> np.ndarray: ...
+
+
+def load(kind: str, folder: Path) -> Predictor:
+    """The model of a kind saved in a folder."""
+    assert kind in KINDS, kind
+    found: Predictor = importlib.import_module(f"gristmill.models.{kind}").load(folder)
+    return found

@@ -1,0 +1,1 @@
+"""The Dagster door: translates and delegates. The only place that imports Dagster."""

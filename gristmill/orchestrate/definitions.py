@@ -1,0 +1,94 @@
+"""The workspace as one Dagster code location; what `[tool.dg.project]` points at."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import dagster as dg
+from dagster.components.core.component_tree import ComponentTree
+
+from gristmill import declaration
+from gristmill.errors import InputError
+from gristmill.orchestrate import assets
+from gristmill.orchestrate.tables import TableIOManager
+from gristmill.workspace import Workspace
+
+# Threads of torch and XGBoost that spin while they wait make each other ten times slower on a busy
+# machine; it must be said before either is loaded, and the steps' processes inherit it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+_PRELOAD = ["pandas", "pyarrow.parquet", "sklearn.linear_model", "torch", "xgboost", "gristmill.orchestrate.assets"]
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """All pipelines and the user's own assets. A declaration that does not load leaves the others loaded."""
+    warnings.filterwarnings("ignore", category=dg.BetaWarning)
+    warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+    workspace = Workspace.find()
+    put_first(workspace.root)
+    package(workspace, "pipelines")
+    parts, problems = pipelines(workspace)
+    if problems and os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
+        raise InputError("\n".join(problems))
+    return dg.Definitions.merge(*parts, user_assets(workspace), _common(workspace))
+
+
+def pipelines(workspace: Workspace) -> tuple[list[dg.Definitions], list[str]]:
+    """Each component's definitions, and the errors of those that do not load."""
+    tree = ComponentTree.for_project(workspace.root)
+    parts: list[dg.Definitions] = []
+    problems: list[str] = []
+    for file in sorted((workspace.root / "pipelines").rglob(declaration.FILE_NAME)):
+        try:
+            parts.append(tree.build_defs_at_path(file.parent))
+        except Exception as error:  # a user's declaration may be wrong in any way; the others must load
+            text = str(error) or type(error).__name__
+            problems.append(text)
+            parts.append(assets.broken(file.parent.name, workspace.shown(file), text))
+            print(f"gristmill: {workspace.shown(file)} does not load:\n{text}", file=sys.stderr)  # noqa: T201
+    return parts, problems
+
+
+def user_assets(workspace: Workspace) -> dg.Definitions:
+    """The assets of the workspace's assets/ folder."""
+    if not (workspace.root / "assets" / "__init__.py").is_file():
+        return dg.Definitions()
+    modules = [package(workspace, "assets")]
+    for file in sorted((workspace.root / "assets").glob("*.py")):
+        if file.stem != "__init__":
+            modules.append(importlib.import_module(f"assets.{file.stem}"))
+    return dg.Definitions(assets=dg.load_assets_from_modules(modules))
+
+
+def put_first(root: Path) -> None:
+    """Let `assets`, `checks` and `pipelines` be the workspace's own.
+
+    It is done here and not when the module loads: Dagster puts the old search path back after that.
+    """
+    sys.path[:] = [str(root), *(entry for entry in sys.path if entry != str(root))]
+
+
+def package(workspace: Workspace, name: str) -> ModuleType:
+    """One of the workspace's packages; raises InputError when Python finds another of that name."""
+    found = importlib.import_module(name)
+    places = [Path(place).resolve() for place in getattr(found, "__path__", [])]
+    if (workspace.root / name).resolve() not in places:
+        shown = ", ".join(map(str, places)) or str(getattr(found, "__file__", None))
+        raise InputError(
+            f"package {name!r} must be {workspace.root / name}, however Python found {shown}; "
+            f"put an __init__.py into {name}/ and uninstall the other"
+        )
+    return found
+
+
+def _common(workspace: Workspace) -> dg.Definitions:
+    executor = dg.multiprocess_executor.configured(
+        {"max_concurrent": 2, "start_method": {"forkserver": {"preload_modules": _PRELOAD}}}
+    )
+    return dg.Definitions(resources={"table": TableIOManager(workspace)}, executor=executor)

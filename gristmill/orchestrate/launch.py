@@ -1,0 +1,87 @@
+"""A Dagster run in this process, for the CLI and for `dvc repro`: it stands in the catalog like any other."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+
+import dagster as dg
+
+from gristmill.declaration import Declaration
+from gristmill.errors import GristmillError, InputError
+from gristmill.orchestrate import assets, definitions
+from gristmill.orchestrate.engine import DOOR, Door
+from gristmill.orchestrate.tables import TableIOManager
+from gristmill.plan import Stage
+from gristmill.spec import AssetSource
+from gristmill.workspace import Workspace
+
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage], door: Door) -> bool:
+    """Materialize stages in order, and the source's asset before them when its table is wanted.
+
+    True when every stage passed its checks. Raises what a stage raised.
+    """
+    warnings.filterwarnings("ignore", category=dg.BetaWarning)
+    warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+    built = assets.build(workspace, declaration)
+    every: list[dg.AssetsDefinition] = list(built.assets or [])  # type: ignore[arg-type]
+    selection = [dg.AssetKey([declaration.name, stage.name]) for stage in stages]
+    source = declaration.spec.source
+    if isinstance(source, AssetSource) and any(stage.name == "snapshot" for stage in stages):
+        if door.refresh or not workspace.asset_table(source.asset).is_file():
+            every += _upstream(workspace, source)
+            selection.insert(0, assets.source_key(source))
+    token = DOOR.set(door)
+    # The instance's paths in dagster.yaml are relative to the workspace.
+    before = os.getcwd()
+    os.chdir(workspace.root)
+    try:
+        with dg.DagsterInstance.from_config(str(workspace.root)) as instance:
+            result = dg.materialize(
+                every,
+                selection=dg.AssetSelection.assets(*selection),
+                instance=instance,
+                resources={"table": TableIOManager(workspace)},
+                run_config=_QUIET,
+                tags={"gristmill/pipeline": declaration.name, "gristmill/by": door.by},
+                raise_on_error=False,
+            )
+    finally:
+        os.chdir(before)
+        DOOR.reset(token)
+    if door.caught:
+        raise door.caught[0]
+    if not result.success and not _refused(result):
+        raise GristmillError(_cause(result))
+    return result.success
+
+
+def _upstream(workspace: Workspace, source: AssetSource) -> list[dg.AssetsDefinition]:
+    """The workspace's own assets, among them the one the pipeline's rows come from."""
+    definitions.put_first(workspace.root)
+    found = list(definitions.user_assets(workspace).assets or [])
+    key = assets.source_key(source)
+    known = [k for asset in found if isinstance(asset, dg.AssetsDefinition) for k in asset.keys]
+    if key not in known:
+        listed = ", ".join(sorted("/".join(k.path) for k in known)) or "none"
+        raise InputError(f"source.asset must be one of {listed} (in {workspace.root / 'assets'}), got {source.asset!r}")
+    return [asset for asset in found if isinstance(asset, dg.AssetsDefinition)]
+
+
+def _refused(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether the run ended because a check said no, which is a result and no fault."""
+    return any(not evaluation.passed and evaluation.blocking for evaluation in result.get_asset_check_evaluations())
+
+
+def _cause(result: dg.ExecuteInProcessResult) -> str:
+    for event in result.all_events:
+        if event.is_step_failure and event.step_failure_data.error is not None:
+            error = event.step_failure_data.error
+            while error.cause is not None:
+                error = error.cause
+            return f"{event.step_key} failed: {' '.join(error.message.split())}"
+    return "the run failed; see its log in Dagster"

@@ -1,0 +1,72 @@
+"""The split's parts as encoded arrays, for whoever trains or evaluates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from gristmill import split, tables
+from gristmill.encode import Encoded, Encoder, Target
+from gristmill.spec import BinaryTask, RegressionTask
+from gristmill.work import Work
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one part: their ids (n,) int64, their arrays, and their targets (n,)."""
+
+    rows: np.ndarray
+    encoded: Encoded
+    target: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What models are fitted on and selected with; the test part is not here."""
+
+    encoder: Encoder
+    target: Target
+    train: Part
+    validation: Part
+
+
+def training(work: Work) -> Training:
+    """Fit encoder and target on the training rows and encode training and validation rows."""
+    rows = split.read(work.inputs["split"].folder)
+    roles = tables.roles(work.spec, tables.schema_of(work.snapshot))
+    frame = frame_of(work, rows["train"])
+    encoder = Encoder.fit(frame, roles.numeric, roles.categorical)
+    target = _fit_target(work, frame[roles.target])
+    train = _part(frame, rows["train"], encoder, target, roles.target)
+    validation_frame = frame_of(work, rows["validation"])
+    return Training(
+        encoder, target, train, _part(validation_frame, rows["validation"], encoder, target, roles.target)
+    )
+
+
+def test(work: Work, encoder: Encoder, target: Target) -> Part:
+    """The test part; only `evaluation` asks for it."""
+    rows = split.read(work.inputs["split"].folder)["test"]
+    return _part(frame_of(work, rows), rows, encoder, target, work.spec.task.target)
+
+
+def frame_of(work: Work, rows: pa.Array) -> pd.DataFrame:
+    """Features and target of rows, as a user's frame would hold them."""
+    roles = tables.roles(work.spec, tables.schema_of(work.snapshot))
+    return tables.read(work.snapshot, [*roles.features, roles.target], rows).to_pandas()
+
+
+def _fit_target(work: Work, column: pd.Series) -> Target:
+    task = work.spec.task
+    positive = task.positive if isinstance(task, BinaryTask) else None
+    return Target.fit(column, positive, regression=isinstance(task, RegressionTask))
+
+
+def _part(frame: pd.DataFrame, rows: pa.Array, encoder: Encoder, target: Target, name: str) -> Part:
+    return Part(rows.to_numpy(), encoder.transform(frame), target.encode(frame[name]))

@@ -1,0 +1,93 @@
+"""The data checks over the snapshot, and their findings as validation.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ibis
+
+from gristmill import files, tables
+from gristmill.checks import balance, columns, contract, duplicates, missing, target
+from gristmill.tables import ROW_ID, Roles
+from gristmill.work import Made, Work
+
+FILE_NAME = "validation.json"
+
+
+def make(work: Work) -> Made:
+    """Judge the snapshot; every check reports, and what could not be looked at is *not verified*."""
+    spec = work.spec
+    table = tables.scan(work.snapshot)
+    roles = tables.roles(spec, tables.schema_of(work.snapshot))
+    work.progress("profiling columns", 0, 0)
+    profile, rows = _profile(table)
+    shares = {name: profile[name]["missing"] / rows for name in roles.features}
+    infinite = {name: n for name in roles.numeric if (n := profile[name].get("infinite")) is not None}
+    after = contract.known_after(spec.contract, work.workspace.root)
+    checks = []
+    if spec.contract is not None:
+        work.progress("checking the contract", 0, 0)
+        checks.append(contract.check(table.drop(ROW_ID), spec.contract, work.workspace.root))
+    work.progress("checking rows", 0, 0)
+    checks += [
+        target.check(table, spec.task),
+        duplicates.check(tables.row_hashes(work.snapshot, list(profile)), spec.validation.duplicates),
+        missing.check(shares, rows, spec.validation.missing),
+        balance.check(table, spec.task, spec.validation.balance),
+        columns.constant(
+            {name: profile[name]["distinct"] for name in roles.features}, spec.validation.constant
+        ),
+        columns.finite(infinite),
+        columns.known(roles.features, after),
+    ]
+    body = {
+        "rows": rows,
+        "columns": {name: facts | {"role": _role(name, roles)} for name, facts in profile.items()},
+    }
+    files.write_json(work.output / FILE_NAME, body)
+    return Made(tuple(checks), {"rows": rows, "features": len(roles.features)})
+
+
+def _role(name: str, roles: Roles) -> str:
+    if name == roles.target:
+        return "target"
+    if name in roles.numeric:
+        return "numeric feature"
+    return "categorical feature" if name in roles.categorical else "left out"
+
+
+def _profile(table: ibis.Table) -> tuple[dict[str, dict[str, Any]], int]:
+    """Facts of every column in one scan: missing and distinct values, extremes, mean."""
+    names = [name for name in table.columns if name != ROW_ID]
+    asked: dict[str, Any] = {"rows": table.count()}
+    for place, name in enumerate(names):
+        column = table[name]
+        kind = column.type()
+        asked[f"missing.{place}"] = missing.is_missing(column).sum()
+        asked[f"distinct.{place}"] = column.nunique()
+        if kind.is_numeric():
+            valid = ibis.ifelse(missing.is_missing(column), None, column)
+            asked[f"min.{place}"] = valid.min()
+            asked[f"max.{place}"] = valid.max()
+            asked[f"mean.{place}"] = valid.mean()
+        if kind.is_floating():
+            asked[f"infinite.{place}"] = column.isinf().sum()
+    found = table.aggregate(**asked).to_pyarrow().to_pylist()[0]
+    profile: dict[str, dict[str, Any]] = {}
+    for place, name in enumerate(names):
+        facts: dict[str, Any] = {"type": str(table[name].type())}
+        for key in ("missing", "distinct", "min", "max", "mean", "infinite"):
+            if (label := f"{key}.{place}") in asked:
+                facts[key] = _plain_number(found[label])
+        for key in ("missing", "distinct", "infinite"):
+            if key in facts:
+                facts[key] = int(facts[key] or 0)
+        profile[name] = facts
+    return profile, int(found["rows"])
+
+
+def _plain_number(value: Any) -> float | int | None:
+    if value is None or isinstance(value, bool | int):
+        return value
+    number = float(value)
+    return number if number - number == 0 else None
