@@ -31,7 +31,11 @@ def make(work: Work) -> Made:
     work.progress("fitting linear model", 0, 0)
     linear_model, converged = _fit_linear(data)
     trees, rounds = _fit_trees(data, work.spec.baseline, work)
-    models = {"dummy": Dummy.fit(data.train.target, data.target), "linear": linear_model, "xgboost": trees}
+    models: dict[str, Dummy | Linear | Trees] = {
+        "dummy": Dummy.fit(data.train.target, data.target),
+        "linear": linear_model,
+        "xgboost": trees,
+    }
     metric = work.spec.task.metric
     scores: dict[str, float | None] = {}
     for name, model in models.items():
@@ -111,7 +115,7 @@ def _fit_trees(data: parts.Training, settings: Baseline, work: Work) -> tuple[Tr
     train = matrix(data.train.encoded, data.train.target)
     validation = matrix(data.validation.encoded, data.validation.target)
 
-    class Tell(xgb.callback.TrainingCallback):  # type: ignore[misc]
+    class Tell(xgb.callback.TrainingCallback):
         def after_iteration(self, model: xgb.Booster, epoch: int, evals_log: Any) -> bool:
             work.progress("growing trees", epoch + 1, settings.rounds)
             return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 import traceback
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gristmill.errors import DeclarationError, GristmillError, InputError, Interrupted
+from gristmill import interrupts
+from gristmill.errors import DeclarationError, GristmillError, InputError
 
 if TYPE_CHECKING:
     from gristmill.declaration import Declaration
@@ -35,37 +35,31 @@ def main() -> None:
     """Run a command and end with the exit code that says how it went (0 to 5, 130, 143)."""
     # Threads that spin while they wait make small steps ten times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    signal.signal(signal.SIGTERM, _terminate)
+    interrupts.install()
+    message = ""
     try:
         app(standalone_mode=False)
         code = 0
     except GristmillError as error:
-        code = error.exit_code
-        for line in str(error).splitlines():
-            _complain(line)
-    except KeyboardInterrupt:
-        code = 130
-        _complain("interrupted; what was finished is kept, run it again to continue")
+        code, message = error.exit_code, str(error)
     except typer.Exit as done:
         code = done.exit_code
     except typer.TyperException as error:
-        error.show()
+        error.show()  # type: ignore[attr-defined]
         code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
     except Exception:
-        code = 5
-        _complain(f"a fault of gristmill's own; the traceback is in {_log_fault()}")
-    # Not sys.exit: a library's threads (Dagster's, DVC's) must not hold back a command that is done.
+        code, message = 5, f"a fault of gristmill's own; the traceback is in {_log_fault()}"
+    # Libraries turn an interrupt into other errors, or into none: the signal itself has the last word.
+    if (interrupted := interrupts.received()) is not None:
+        code, message = interrupted.exit_code, str(interrupted)
+    for line in message.splitlines():
+        print(f"gristmill: {line}", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
+    # Not sys.exit: a library's threads (Dagster's, DVC's) must not hold back a command that is done.
     os._exit(code)
-
-
-def _terminate(signal_number: int, _frame: Any) -> None:
-    raise Interrupted("terminated; what was finished is kept, run it again to continue", signal_number)
-
-
-def _complain(line: str) -> None:
-    print(f"gristmill: {line}", file=sys.stderr)
 
 
 def _log_fault() -> Path:
@@ -85,12 +79,14 @@ def _log_fault() -> Path:
 def run(
     pipeline: PipelineName,
     to: Annotated[str, typer.Option(help="The last stage to make.")] = "model",
-    refresh: Annotated[bool, typer.Option(help="Take a new snapshot where the pinned one would be kept.")] = False,
+    refresh: Annotated[
+        bool, typer.Option(help="Take a new snapshot where the pinned one would be kept.")
+    ] = False,
     force: Annotated[bool, typer.Option(help="Make every stage again, whatever is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a pipeline's stages, reusing what nothing changed for."""
-    from gristmill import dvc_files, plan, terminal
+    from gristmill import dvc_files, plan, records, terminal
     from gristmill.workspace import Workspace
 
     workspace = Workspace.find()
@@ -115,10 +111,10 @@ def run(
     from gristmill.orchestrate.engine import Door
 
     with screen.live():
-        door = Door("gristmill run", refresh, force, screen.progress, screen.finished)
+        door = Door("gristmill run", refresh, force, True, screen.progress, screen.finished)
         launch.run(workspace, declaration, stages, door)
     for stage in stages:
-        record = plan.records.read(workspace.stage_folder(pipeline, stage.name))
+        record = records.read(workspace.stage_folder(pipeline, stage.name))
         if record is not None:
             plan.refuse_failed(record)
     _print_result(workspace, declaration, stages[-1].name, screen, as_json)
@@ -151,10 +147,12 @@ def _print_result(
 @app.command()
 def materialize(
     target: Annotated[str, typer.Argument(metavar="PIPELINE/STAGE", help="What DVC's stages ask for.")],
-    refresh: Annotated[bool, typer.Option(help="Take a new snapshot where the pinned one would be kept.")] = False,
+    refresh: Annotated[
+        bool, typer.Option(help="Take a new snapshot where the pinned one would be kept.")
+    ] = False,
 ) -> None:
     """Make one stage; the stages before it must have passed. DVC's stages call this."""
-    from gristmill import plan, terminal
+    from gristmill import plan, records, terminal
     from gristmill.orchestrate import launch
     from gristmill.orchestrate.engine import Door
     from gristmill.workspace import Workspace
@@ -167,17 +165,19 @@ def materialize(
     stage = plan.stage(name)
     screen = terminal.Screen(quiet=False)
     by = "dvc repro" if "DVC_STAGE" in os.environ else "gristmill materialize"
-    door = Door(by, refresh, False, screen.progress, screen.finished)
+    door = Door(by, refresh, False, True, screen.progress, screen.finished)
     with screen.live():
         launch.run(workspace, declaration, [stage], door)
-    record = plan.records.read(workspace.stage_folder(pipeline, name))
+    record = records.read(workspace.stage_folder(pipeline, name))
     assert record is not None
     plan.refuse_failed(record)
 
 
 @app.command()
 def status(
-    pipeline: Annotated[str | None, typer.Argument(metavar="[PIPELINE]", help="All pipelines when left out.")] = None,
+    pipeline: Annotated[
+        str | None, typer.Argument(metavar="[PIPELINE]", help="All pipelines when left out.")
+    ] = None,
     why: Annotated[bool, typer.Option("--why", help="Say why each stage stands as it does.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -244,7 +244,10 @@ def schema() -> None:
 def predict(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A pipeline's name, or a model's folder.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows, as CSV or Parquet.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A CSV or Parquet file; standard output when left out.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A CSV or Parquet file; standard output when left out."),
+    ] = None,
 ) -> None:
     """Predict the rows of a file with an accepted model."""
     from gristmill import prediction
@@ -262,7 +265,9 @@ def predict(
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where; the working directory when left out.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="Where; the working directory when left out.")
+    ] = Path(),
 ) -> None:
     """Write an empty workspace: its folders, settings, git and DVC."""
     from gristmill import init as workspace_init

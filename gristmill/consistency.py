@@ -67,21 +67,33 @@ def _references(workspace: Workspace, declaration: Declaration) -> list[Problem]
             _, _, name = spec.contract.partition(":")
             module = workspace.root.joinpath(*spec.contract.partition(":")[0].split(".")).with_suffix(".py")
             if module.is_file() and name not in module.read_text():
-                found.append(("contract", f"{workspace.shown(module)} must define {name!r}, however it does not"))
+                found.append(
+                    ("contract", f"{workspace.shown(module)} must define {name!r}, however it does not")
+                )
     elif isinstance(spec.contract, SuiteContract) and not (workspace.root / spec.contract.suite).is_file():
         found.append(("contract.suite", f"{spec.contract.suite} must be there, however it is not"))
     if isinstance(spec.source, AssetSource) and not (workspace.root / "assets" / "__init__.py").is_file():
-        found.append(("source.asset", f"{spec.source.asset} must be an asset of assets/, however there is no such package"))
+        found.append(
+            (
+                "source.asset",
+                f"{spec.source.asset} must be an asset of assets/, however there is no such package",
+            )
+        )
     if isinstance(spec.source, PathSource):
         path = spec.source.path
         if not any(sign in path for sign in "*?[") and not (workspace.root / path).exists():
-            found.append(("source.path", f"{path} must be there, however nothing is (looked in {workspace.root})"))
+            found.append(
+                ("source.path", f"{path} must be there, however nothing is (looked in {workspace.root})")
+            )
     if spec.retrain is not None:
         try:
             ZoneInfo(spec.retrain.timezone)
         except (KeyError, ValueError, OSError):
-            found.append(("retrain.timezone", f"must be a time zone such as Europe/Berlin, got {spec.retrain.timezone!r}"))
+            found.append(
+                (
+                    "retrain.timezone",
+                    f"must be a time zone such as Europe/Berlin, got {spec.retrain.timezone!r}",
+                )
+            )
     lines = declaration.lines
     return [Problem(shown, lines.get(path, 1), path, text) for path, text in found]
-
-

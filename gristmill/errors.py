@@ -6,7 +6,9 @@
     │   └── DataError           2  a source, a table or a column
     ├── GateRefused             1  the work is done and a gate said no, or a gate's record is missing
     ├── Busy                    3  another run holds the pipeline
-    ├── EnvironmentFault        4  disk, memory, permission, a missing device or program
+    └── EnvironmentFault        4  disk, memory, permission, a missing device or program
+
+    KeyboardInterrupt
     └── Interrupted       130/143  a signal asked the work to stop; what was finished is kept
 
 A message is one line: what must hold, what was given, where, and what to do.
@@ -67,9 +69,13 @@ class EnvironmentFault(GristmillError):
     exit_code = 4
 
 
-class Interrupted(GristmillError):
-    """SIGINT ends with 130, SIGTERM with 143, as a shell expects."""
+class Interrupted(KeyboardInterrupt):
+    """SIGINT ends with 130, SIGTERM with 143, as a shell expects.
 
-    def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
-        super().__init__(message)
+    It is a KeyboardInterrupt and no GristmillError, so that no `except Exception` on its way takes it
+    for a failed check or a failed fit.
+    """
+
+    def __init__(self, signal_number: int = signal.SIGINT) -> None:
+        super().__init__("interrupted; what was finished is kept, run it again to continue")
         self.exit_code = 128 + signal_number

@@ -34,7 +34,8 @@ def make(work: Work) -> Made:
     data = parts.training(work)
     settings = work.spec.training
     device = _device(settings.device)
-    model = _build(work, data.encoder, data.target).to(device)
+    shape = _shape(work, data.encoder, data.target)
+    model = _build(work, shape).to(device)
 
     def tell(epoch: Epoch) -> None:
         text = f"epoch {epoch.epoch}: loss {epoch.train_loss:.4f}, validation {epoch.validation_loss:.4f}"
@@ -49,8 +50,8 @@ def make(work: Work) -> Made:
         work.scratch / "checkpoints",
         tell,
     )
-    network = _network(work, model, data.encoder, data.target)
-    network.save(work.output)
+    classes = 0 if data.target.classes is None else len(data.target.classes)
+    Network(model, shape, classes, data.target.mean, data.target.scale).save(work.output)
     data.encoder.save(work.output)
     _write_history(work, trained.history)
     # Scored from the files just written: what is measured is what is kept.
@@ -85,7 +86,7 @@ def try_out(work: Work) -> Made:
     device = _device(work.spec.training.device)
     loss = _loss(data.target)
     rows = _rows(data.train, data.target, device)
-    model = _build(work, data.encoder, data.target).to(device)
+    model = _build(work, _shape(work, data.encoder, data.target)).to(device)
     random = np.random.default_rng(work.spec.training.seed)
     sample = torch.from_numpy(np.sort(random.permutation(len(rows))[:4096])).to(device)
     first = preflight.first_loss(model, loss, _take(rows, sample))
@@ -129,26 +130,22 @@ def try_out(work: Work) -> Made:
     return Made((overfit, start), values)
 
 
-def _build(work: Work, encoder: Encoder, target: Target) -> Mlp:
+def _shape(work: Work, encoder: Encoder, target: Target) -> mlp.Shape:
     declared = work.spec.network
+    return mlp.Shape(
+        encoder.num_numeric, encoder.cardinalities, target.num_outputs, declared.hidden, declared.dropout
+    )
+
+
+def _build(work: Work, shape: mlp.Shape) -> Mlp:
     torch.manual_seed(work.spec.training.seed)
-    return mlp.build(
-        encoder.num_numeric, encoder.cardinalities, target.num_outputs, declared.hidden, declared.dropout
-    )
-
-
-def _network(work: Work, model: Mlp, encoder: Encoder, target: Target) -> Network:
-    declared = work.spec.network
-    shape = mlp.Shape(
-        encoder.num_numeric, encoder.cardinalities, target.num_outputs, declared.hidden, declared.dropout
-    )
-    classes = 0 if target.classes is None else len(target.classes)
-    return Network(model, shape, classes, target.mean, target.scale)
+    return Mlp(shape)
 
 
 def _loss(target: Target) -> loop.Loss:
     if target.classes is not None:
-        return nn.CrossEntropyLoss()
+        cross_entropy: loop.Loss = nn.CrossEntropyLoss()
+        return cross_entropy
 
     def mean_squared_error(outputs: Tensor, wanted: Tensor) -> Tensor:
         return nn.functional.mse_loss(outputs[:, 0], wanted)

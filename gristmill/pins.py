@@ -101,7 +101,9 @@ def restore_snapshot(workspace: Workspace, declaration: Declaration, pin: str) -
 
 def _open(workspace: Workspace) -> Any:
     if not (workspace.root / ".dvc").is_dir():
-        raise InputError(f"{workspace.root} must be a DVC repository, however it has no .dvc; run `gristmill init`")
+        raise InputError(
+            f"{workspace.root} must be a DVC repository, however it has no .dvc; run `gristmill init`"
+        )
     try:
         return Repo(str(workspace.root))
     except DvcException as error:
@@ -116,7 +118,9 @@ def _patiently(action: Callable[[], _T]) -> _T:
             return action()
         except LockError as error:
             if time.monotonic() > deadline:
-                raise Busy(f"DVC's lock is held by another process for {_PATIENCE_SECONDS} s: {_one_line(error)}") from error
+                raise Busy(
+                    f"DVC's lock is held by another process for {_PATIENCE_SECONDS} s: {_one_line(error)}"
+                ) from error
             time.sleep(0.2)
         except PermissionError as error:
             raise EnvironmentFault(f"{error.filename} must be writable, however: {error.strerror}") from error
@@ -124,5 +128,3 @@ def _patiently(action: Callable[[], _T]) -> _T:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
-
-

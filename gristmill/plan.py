@@ -305,7 +305,9 @@ class Standing:
     record: Record | None
 
 
-def standing(workspace: Workspace, declaration: Declaration, stages: tuple[Stage, ...] = STAGES) -> list[Standing]:
+def standing(
+    workspace: Workspace, declaration: Declaration, stages: tuple[Stage, ...] = STAGES
+) -> list[Standing]:
     """How each stage stands and why it would be made, kept or held up."""
     found: list[Standing] = []
     states: dict[str, State] = {}
@@ -360,7 +362,11 @@ def _refuse_changes(
     """What the stage read must be what it was when the stage began: a record never tells of other inputs."""
     for name, found in inputs.items():
         if difference := records.first_difference(found.record, found.folder.parent):
-            raise InputError(f"{declaration.name}/{stage.name}: input changed during the run: {name}: {difference}")
+            raise InputError(
+                f"{declaration.name}/{stage.name}: input changed during the run: {name}: {difference}"
+            )
     now: Any = plan_record(workspace, workspace.pipeline(declaration.name), stage, inputs)
     if cause := records.first_cause(planned, now):
-        raise InputError(f"{declaration.name}/{stage.name}: input changed during the run: {cause}; run it again")
+        raise InputError(
+            f"{declaration.name}/{stage.name}: input changed during the run: {cause}; run it again"
+        )

@@ -37,7 +37,12 @@ class Screen:
         if not self._err.is_terminal or self._err.quiet:
             yield
             return
-        columns = (TextColumn("  {task.description}"), BarColumn(20), TextColumn("{task.fields[count]}"), TimeElapsedColumn())
+        columns = (
+            TextColumn("  {task.description}"),
+            BarColumn(20),
+            TextColumn("{task.fields[count]}"),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=self._err, transient=True) as bar:
             self._bar = bar
             self._task = bar.add_task("starting", total=None, count="")
@@ -49,7 +54,9 @@ class Screen:
     def progress(self, text: str, done: int, total: int) -> None:
         if self._bar is not None and self._task is not None:
             count = f"{done}/{total}" if total else ""
-            self._bar.update(self._task, description=text[:48], completed=done, total=total or None, count=count)
+            self._bar.update(
+                self._task, description=text[:48], completed=done, total=total or None, count=count
+            )
 
     def finished(self, stage: Stage, outcome: Outcome) -> None:
         """One line for a stage, and one for each check that did not simply pass."""
@@ -57,7 +64,9 @@ class Screen:
         how = "kept" if outcome.reused else f"{outcome.seconds:.1f} s"
         facts = _facts(record.values)
         mark = "[green]ok[/]" if record.passed else "[red]no[/]"
-        self._err.print(f"{mark} {stage.name:<11}[dim]{how:>8}[/]  {facts}", overflow="ellipsis", no_wrap=True)
+        self._err.print(
+            f"{mark} {stage.name:<11}[dim]{how:>8}[/]  {facts}", overflow="ellipsis", no_wrap=True
+        )
         for check in record.checks:
             if check.verdict != "passed":
                 color = _VERDICT_COLORS[check.verdict]
@@ -67,7 +76,9 @@ class Screen:
         """Why nothing is done."""
         current = [standing for standing in standings if standing.state == "current"]
         if len(current) == len(standings):
-            self._err.print(f"[green]nothing to do[/]: {len(current)} stages are current, nothing they depend on changed")
+            self._err.print(
+                f"[green]nothing to do[/]: {len(current)} stages are current, nothing they depend on changed"
+            )
 
     def standings(self, name: str, standings: list[Standing], why: bool) -> None:
         self._out.print(f"[bold]{name}[/]")
@@ -79,7 +90,9 @@ class Screen:
     def result(self, workspace: Workspace, declaration: Declaration, facts: dict[str, Any]) -> None:
         """The table at the end of a run: every model's score, the verdict, and where things lie."""
         metric = facts["metric"]
-        table = Table(title=f"{declaration.name}: {metric} on {facts['test_rows']:,} test rows", title_justify="left")
+        table = Table(
+            title=f"{declaration.name}: {metric} on {facts['test_rows']:,} test rows", title_justify="left"
+        )
         table.add_column("model")
         table.add_column("validation", justify="right")
         table.add_column("test", justify="right")
@@ -95,7 +108,9 @@ class Screen:
         verdict = "[green]accepted[/]" if facts["accepted"] else "[red]not accepted[/]"
         self._out.print(f"gate     {verdict} (wanted {_wanted(declaration.spec)})")
         self._out.print(f"report   {workspace.shown(workspace.reports(declaration.name) / 'report.html')}")
-        self._out.print(f"model    {workspace.shown(workspace.stage_folder(declaration.name, 'model') / 'output')}")
+        self._out.print(
+            f"model    {workspace.shown(workspace.stage_folder(declaration.name, 'model') / 'output')}"
+        )
         self._out.print("Open the UI with `gristmill ui`, and go to http://127.0.0.1:3000.")
 
 
@@ -116,6 +131,12 @@ def _facts(values: dict[str, Any]) -> str:
     for name, value in values.items():
         if value is None or value == 0:
             continue
-        text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+        text = (
+            f"{value:,}"
+            if isinstance(value, int)
+            else f"{value:.4g}"
+            if isinstance(value, float)
+            else str(value)
+        )
         shown.append(f"{name} {text}")
     return ", ".join(shown)

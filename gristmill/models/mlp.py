@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -102,13 +101,14 @@ class Network:
 
 def load(folder: Path) -> Network:
     body = json.loads((folder / SHAPE_FILE_NAME).read_text())
-    shape = Shape(**{key: tuple(v) if isinstance(v, list) else v for key, v in body.pop("shape").items()})
+    found = body.pop("shape")
+    shape = Shape(
+        found["num_numeric"],
+        tuple(found["cardinalities"]),
+        found["num_outputs"],
+        tuple(found["hidden"]),
+        found["dropout"],
+    )
     module = Mlp(shape)
     module.load_state_dict(load_file(folder / FILE_NAME))
     return Network(module, shape, **body)
-
-
-def build(
-    num_numeric: int, cardinalities: Sequence[int], num_outputs: int, hidden: Sequence[int], dropout: float
-) -> Mlp:
-    return Mlp(Shape(num_numeric, tuple(cardinalities), num_outputs, tuple(hidden), dropout))

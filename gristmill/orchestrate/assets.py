@@ -3,16 +3,17 @@
 # No `from __future__ import annotations` here: Dagster looks at the type behind `context`.
 import base64
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from gristmill import files, fingerprint, plan, records
+from gristmill import files, fingerprint, interrupts, plan, records
 from gristmill.declaration import Declaration
 from gristmill.errors import GristmillError
 from gristmill.orchestrate import engine
-from gristmill.orchestrate.engine import DOOR
+from gristmill.orchestrate.engine import DOOR, Door
 from gristmill.plan import Outcome, Stage
 from gristmill.records import Check
 from gristmill.spec import AssetSource, PipelineSpec, RegressionTask
@@ -28,6 +29,7 @@ def build(workspace: Workspace, declaration: Declaration) -> dg.Definitions:
     keys = [dg.AssetKey([declaration.name, stage.name]) for stage in plan.STAGES]
     source = declaration.spec.source
     if isinstance(source, AssetSource):
+        # A retraining begins with fresh rows.
         keys.insert(0, source_key(source))
     job = dg.define_asset_job(
         name_of(declaration),
@@ -116,12 +118,13 @@ def _asset(workspace: Workspace, declaration: Declaration, stage: Stage) -> dg.A
         ],
     )
     def body(context: dg.AssetExecutionContext):  # type: ignore[no-untyped-def]  # Dagster reads the annotation
-        door = DOOR.get()
+        door = DOOR.get() or Door()
         progress = door.progress or _log(context)
         try:
-            outcome = engine.materialize(
-                workspace, workspace.pipeline(name), stage, context.run_id, door, progress
-            )
+            with interrupts.ours() if door.in_process else nullcontext():
+                outcome = engine.materialize(
+                    workspace, workspace.pipeline(name), stage, context.run_id, door, progress
+                )
         except GristmillError as error:
             door.caught.append(error)
             raise dg.Failure(str(error), allow_retries=False) from error
@@ -138,9 +141,7 @@ def _asset(workspace: Workspace, declaration: Declaration, stage: Stage) -> dg.A
 
 def _code_version(workspace: Workspace, declaration: Declaration, stage: Stage) -> str:
     """Changes with the stage's part of the declaration, its code and its packages."""
-    code = fingerprint.code(
-        stage.entry.partition(":")[0], workspace.root, plan.user_code(declaration, stage)
-    )
+    code = fingerprint.code(stage.entry.partition(":")[0], workspace.root, plan.user_code(declaration, stage))
     section = fingerprint.section(declaration.spec, stage.sections)
     return files.digest([section, code, fingerprint.packages(stage.packages)])[:16]
 
@@ -150,7 +151,11 @@ def _results(expected: list[tuple[str, str]], found: tuple[Check, ...]) -> Itera
     by_code = {check.code: check for check in found}
     for code, name in expected:
         check = by_code.get(code) or Check(code, name, "not verified", 0, "there was nothing to judge it by")
-        metadata: dict[str, Any] = {"verdict": check.verdict, "found": check.text, "evaluated": check.evaluated}
+        metadata: dict[str, Any] = {
+            "verdict": check.verdict,
+            "found": check.text,
+            "evaluated": check.evaluated,
+        }
         if check.value is not None:
             metadata["value"] = check.value
         if check.limit is not None:
@@ -169,7 +174,9 @@ def _results(expected: list[tuple[str, str]], found: tuple[Check, ...]) -> Itera
         )
 
 
-def _metadata(workspace: Workspace, declaration: Declaration, stage: Stage, outcome: Outcome) -> dict[str, Any]:
+def _metadata(
+    workspace: Workspace, declaration: Declaration, stage: Stage, outcome: Outcome
+) -> dict[str, Any]:
     record = outcome.record
     metadata: dict[str, Any] = {name: value for name, value in record.values.items() if value is not None}
     if "rows" in metadata:

@@ -16,13 +16,21 @@ from gristmill import declaration
 from gristmill.errors import InputError
 from gristmill.orchestrate import assets
 from gristmill.orchestrate.tables import TableIOManager
+from gristmill.spec import AssetSource
 from gristmill.workspace import Workspace
 
 # Threads of torch and XGBoost that spin while they wait make each other ten times slower on a busy
 # machine; it must be said before either is loaded, and the steps' processes inherit it.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-_PRELOAD = ["pandas", "pyarrow.parquet", "sklearn.linear_model", "torch", "xgboost", "gristmill.orchestrate.assets"]
+_PRELOAD = [
+    "pandas",
+    "pyarrow.parquet",
+    "sklearn.linear_model",
+    "torch",
+    "xgboost",
+    "gristmill.orchestrate.assets",
+]
 
 
 @dg.definitions
@@ -33,26 +41,57 @@ def defs() -> dg.Definitions:
     workspace = Workspace.find()
     put_first(workspace.root)
     package(workspace, "pipelines")
-    parts, problems = pipelines(workspace)
+    users = user_assets(workspace)
+    parts, problems = pipelines(workspace, users)
+    for file, text in problems.items():
+        print(f"gristmill: {file} does not load:\n{text}", file=sys.stderr)
     if problems and os.environ.get("DAGSTER_IS_DEFS_VALIDATION_CLI"):
-        raise InputError("\n".join(problems))
-    return dg.Definitions.merge(*parts, user_assets(workspace), _common(workspace))
+        raise InputError("\n".join(problems.values()))
+    return dg.Definitions.merge(*parts, users, _common(workspace))
 
 
-def pipelines(workspace: Workspace) -> tuple[list[dg.Definitions], list[str]]:
-    """Each component's definitions, and the errors of those that do not load."""
+def pipelines(workspace: Workspace, users: dg.Definitions) -> tuple[list[dg.Definitions], dict[Path, str]]:
+    """Each component's definitions, and by file the errors of those that do not load.
+
+    A pipeline whose source is an asset that nobody defines would keep the whole location from loading.
+    """
     tree = ComponentTree.for_project(workspace.root)
-    parts: list[dg.Definitions] = []
-    problems: list[str] = []
+    parts: dict[Path, dg.Definitions] = {}
+    problems: dict[Path, str] = {}
     for file in sorted((workspace.root / "pipelines").rglob(declaration.FILE_NAME)):
         try:
-            parts.append(tree.build_defs_at_path(file.parent))
+            parts[file] = tree.build_defs_at_path(file.parent)
         except Exception as error:  # a user's declaration may be wrong in any way; the others must load
-            text = str(error) or type(error).__name__
-            problems.append(text)
-            parts.append(assets.broken(file.parent.name, workspace.shown(file), text))
-            print(f"gristmill: {workspace.shown(file)} does not load:\n{text}", file=sys.stderr)  # noqa: T201
-    return parts, problems
+            problems[file] = str(error) or type(error).__name__
+    known = {key for found in (*parts.values(), users) for key in _keys(found)}
+    for file in parts:
+        if (text := _unknown_source(workspace, file, known)) is not None:
+            problems[file] = text
+    for file, text in problems.items():
+        parts[file] = assets.broken(file.parent.name, workspace.shown(file), text)
+    return list(parts.values()), {workspace.shown(file): text for file, text in problems.items()}
+
+
+def _keys(found: dg.Definitions) -> list[dg.AssetKey]:
+    keys: list[dg.AssetKey] = []
+    for asset in found.assets or []:
+        if isinstance(asset, dg.AssetsDefinition):
+            keys += asset.keys
+        elif isinstance(asset, dg.AssetSpec | dg.SourceAsset):
+            keys.append(asset.key)
+    return keys
+
+
+def _unknown_source(workspace: Workspace, file: Path, known: set[dg.AssetKey]) -> str | None:
+    if file.parent.parent != workspace.root / "pipelines" or declaration.TYPE not in file.read_text():
+        return None
+    found = workspace.pipeline(file.parent.name)
+    source = found.spec.source
+    if not isinstance(source, AssetSource) or assets.source_key(source) in known:
+        return None
+    line = found.lines.get("source.asset", found.lines.get("source", 1))
+    listed = ", ".join(sorted("/".join(key.path) for key in known if key.path[0] != found.name))
+    return f"{workspace.shown(file)}:{line}: source.asset: must be one of {listed or 'none'}, got {source.asset!r}"
 
 
 def user_assets(workspace: Workspace) -> dg.Definitions:

@@ -23,13 +23,15 @@ class Door:
     by: str = "dagster"
     refresh: bool = True
     force: bool = False
+    in_process: bool = False
+    """Whether the run is in the caller's own process, whose signals are then ours and not Dagster's."""
     progress: Progress | None = None
     finished: Callable[[Stage, Outcome], None] | None = None
     caught: list[GristmillError] = field(default_factory=list)
     """What a stage raised, for a caller in the same process: Dagster passes on its text only."""
 
 
-DOOR: ContextVar[Door] = ContextVar("DOOR", default=Door())
+DOOR: ContextVar[Door | None] = ContextVar("DOOR", default=None)
 
 
 def materialize(

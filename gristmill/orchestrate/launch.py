@@ -31,10 +31,10 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     every: list[dg.AssetsDefinition] = list(built.assets or [])  # type: ignore[arg-type]
     selection = [dg.AssetKey([declaration.name, stage.name]) for stage in stages]
     source = declaration.spec.source
-    if isinstance(source, AssetSource) and any(stage.name == "snapshot" for stage in stages):
-        if door.refresh or not workspace.asset_table(source.asset).is_file():
-            every += _upstream(workspace, source)
-            selection.insert(0, assets.source_key(source))
+    wanted = any(stage.name == "snapshot" for stage in stages)
+    if isinstance(source, AssetSource) and wanted and (door.refresh or not _has_table(workspace, source)):
+        every += _upstream(workspace, source)
+        selection.insert(0, assets.source_key(source))
     token = DOOR.set(door)
     # The instance's paths in dagster.yaml are relative to the workspace.
     before = os.getcwd()
@@ -60,6 +60,10 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     return result.success
 
 
+def _has_table(workspace: Workspace, source: AssetSource) -> bool:
+    return workspace.asset_table(source.asset).is_file()
+
+
 def _upstream(workspace: Workspace, source: AssetSource) -> list[dg.AssetsDefinition]:
     """The workspace's own assets, among them the one the pipeline's rows come from."""
     definitions.put_first(workspace.root)
@@ -68,13 +72,17 @@ def _upstream(workspace: Workspace, source: AssetSource) -> list[dg.AssetsDefini
     known = [k for asset in found if isinstance(asset, dg.AssetsDefinition) for k in asset.keys]
     if key not in known:
         listed = ", ".join(sorted("/".join(k.path) for k in known)) or "none"
-        raise InputError(f"source.asset must be one of {listed} (in {workspace.root / 'assets'}), got {source.asset!r}")
+        raise InputError(
+            f"source.asset must be one of {listed} (in {workspace.root / 'assets'}), got {source.asset!r}"
+        )
     return [asset for asset in found if isinstance(asset, dg.AssetsDefinition)]
 
 
 def _refused(result: dg.ExecuteInProcessResult) -> bool:
     """Whether the run ended because a check said no, which is a result and no fault."""
-    return any(not evaluation.passed and evaluation.blocking for evaluation in result.get_asset_check_evaluations())
+    return any(
+        not evaluation.passed and evaluation.blocking for evaluation in result.get_asset_check_evaluations()
+    )
 
 
 def _cause(result: dg.ExecuteInProcessResult) -> str:

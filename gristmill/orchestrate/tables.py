@@ -51,4 +51,6 @@ def _arrow(found: Any, key: str) -> pa.Table:
         return pa.table(found)
     if hasattr(found, "to_pyarrow"):
         return found.to_pyarrow()
-    raise dg.Failure(f"asset {key} must return a table (Arrow, pandas, Ibis), however it returned {type(found).__name__}")
+    raise dg.Failure(
+        f"asset {key} must return a table (Arrow, pandas, Ibis), however it returned {type(found).__name__}"
+    )
