@@ -171,6 +171,7 @@ class _Verdict:
     badge: str
     reason: str
     way_out: str = ""
+    command: str = ""
 
 
 def _verdict(declaration: Declaration, found: Sequence[_Made], metrics: Mapping[str, Any]) -> _Verdict:
@@ -179,15 +180,15 @@ def _verdict(declaration: Declaration, found: Sequence[_Made], metrics: Mapping[
         if check is not None:
             badge = "not accepted" if made.stage.name == "evaluation" else f"stopped at {made.stage.name}"
             state: Literal["refused", "stopped"] = "refused" if badge == "not accepted" else "stopped"
-            reason = f"{check.code} {check.name} {_said(check)}: {check.text}."
-            return _Verdict(state, badge, reason, check.way_out)
+            reason = f"{check.code} {check.name} {_said(check)}: {check.text.rstrip('.')}."
+            return _Verdict(state, badge, reason, check.way_out.rstrip("."))
     missing = [made.stage.name for made in found if made.record is None]
     again = f"gristmill run {declaration.name}"
     if len(missing) == len(found):
-        return _Verdict("open", "not finished", f"Nothing is made yet; run `{again}`.")
+        return _Verdict("open", "not finished", "Nothing is made yet.", command=again)
     if missing:
-        done = f"{len(found) - len(missing)} of {len(found)} stages are made, {missing[0]} is next"
-        return _Verdict("open", "not finished", f"{done}; `{again}` goes on from there.")
+        done = f"{len(found) - len(missing)} of {len(found)} stages are made; {missing[0]} is next."
+        return _Verdict("open", "not finished", done, command=again)
     return _Verdict("accepted", "accepted", _praise(declaration.spec, metrics))
 
 
@@ -208,11 +209,15 @@ def _praise(spec: PipelineSpec, metrics: Mapping[str, Any]) -> str:
     text = f"{champion} reaches {metric} {shown(scores[champion])} on {metrics['test_rows']:,} test rows"
     if champion == best:
         return f"{text}; it is a plain model, and the network did not beat it on the validation rows."
+    if scores[champion] is None or scores[best] is None:
+        return f"{text}; that of the best baseline, {best}, is {shown(scores[best])}."
     gain = scores[champion] - scores[best]
     if not BETTER_WHEN_HIGHER[metric]:
         gain = -gain
     than = f"{'better' if gain >= 0 else 'worse'} than the best baseline, {best}"
-    return f"{text}, {shown(abs(gain))} {than}."
+    bounds = metrics["network_minus_baseline"][metric]
+    unsure = " (a difference within chance)" if bounds and bounds["low"] <= 0 <= bounds["high"] else ""
+    return f"{text}, {shown(abs(gain))} {than}{unsure}."
 
 
 def _wanted(spec: PipelineSpec) -> str:
@@ -338,7 +343,7 @@ def _difference(metric: str, metrics: Mapping[str, Any]) -> dict[str, str]:
         words = "the interval holds zero, so these test rows cannot tell the two apart"
     else:
         better = (bounds["low"] > 0) == BETTER_WHEN_HIGHER[metric]
-        words = f"the network is {'better' if better else 'worse'} than chance explains"
+        words = f"the network is {'better' if better else 'worse'}, by more than chance explains"
     return {
         "best": best,
         "value": shown(difference),
@@ -564,7 +569,7 @@ def _origin(spec: PipelineSpec, stages: Mapping[str, _Made]) -> dict[str, Any]:
 def _number(value: Any) -> str:
     """Any value of a record for a person: four digits, thousands apart, a dash for none."""
     if value is None:
-        return "–"
+        return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or (value == int(value) if math.isfinite(value) else False):

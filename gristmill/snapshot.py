@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gristmill import tables
+from gristmill import sources, tables
 from gristmill.errors import DataError
 from gristmill.records import Check
 from gristmill.work import Made, Work
@@ -10,7 +10,7 @@ from gristmill.work import Made, Work
 
 def make(work: Work) -> Made:
     """Copy the source; raises DataError where it cannot be read, has no row or lacks a declared column."""
-    source = tables.open_source(work.spec, work.workspace)
+    source = sources.open_source(work.spec, work.workspace)
     tables.roles(work.spec, tables.plain(source.schema))
     # `output` exists and is empty; the parts are written beside it and take its place.
     work.output.rmdir()
