@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from gristmill import files, models
+from gristmill.encode import FILE_NAME as ENCODER_FILE_NAME
 from gristmill.encode import Encoder, Target
-from gristmill.errors import InputError
+from gristmill.errors import DataError, InputError
 from gristmill.models import Predictor
 
 FILE_NAME = "model.json"
@@ -39,7 +40,7 @@ class Bundle:
         if self.target.classes is None:
             return pd.Series(found, index=frame.index, name=name)
         classes = pd.Series(list(self.target.classes))
-        return pd.Series(classes.to_numpy()[found.argmax(axis=1)], index=frame.index, name=name)
+        return pd.Series(classes.to_numpy()[models.decide(found)], index=frame.index, name=name)
 
     def predict_proba(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The probability of each class, a column a class; raises InputError for a regression."""
@@ -52,7 +53,15 @@ class Bundle:
             raise InputError(
                 f"rows must come as a pandas DataFrame, whose columns have names, got {type(frame).__name__}"
             )
-        return self.predictor.predict(self.encoder.transform(frame))
+        encoded = self.encoder.transform(frame)
+        wrong = np.argwhere(~np.isfinite(encoded.numeric))
+        if len(wrong):
+            row, place = wrong[0]
+            column = self.encoder.numeric[place].name
+            raise DataError(
+                f"{column} row {frame.index[row]}: must be finite, however it is {frame[column].iloc[row]}"
+            )
+        return self.predictor.predict(encoded)
 
 
 def write(folder: Path, facts: dict[str, Any], target: Target, manifest: list[str]) -> None:
@@ -81,7 +90,8 @@ def load_model(path: str | Path) -> Bundle:
         )
     try:
         body = json.loads((folder / FILE_NAME).read_text())
-        version, listed, kind = body["version"], body["files"], body["kind"]
+        version, kind, classes = int(body["version"]), str(body["kind"]), body["classes"]
+        listed = dict(body["files"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{folder / FILE_NAME} must describe a model, however it does not: {error}"
@@ -100,6 +110,10 @@ def load_model(path: str | Path) -> Bundle:
             raise InputError(f"{folder}: {name} must be there, however it is missing")
         if files.file_digest(file) != wanted:
             raise InputError(f"{folder}: {name} is not the file in the record")
-    classes = body["classes"]
+    for file in sorted(folder.iterdir()):
+        if (file.stem == kind or file.name == ENCODER_FILE_NAME) and file.name not in listed:
+            raise InputError(
+                f"{folder}: {file.name} must stand in {FILE_NAME} with its digest, however it does not"
+            )
     target = Target(None if classes is None else tuple(classes))
     return Bundle(body, Encoder.load(folder), target, models.load(kind, folder))

@@ -11,6 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
+from gristmill import models
+
 _BLUE, _GREY, _ORANGE = "#2f6690", "#9aa5b1", "#d1791f"
 _MAX_POINTS = 4000
 
@@ -77,7 +79,7 @@ def _confusion(
     folder: Path, truth: np.ndarray, predicted: np.ndarray, classes: Sequence[Any], champion: str
 ) -> str:
     codes = np.arange(len(classes))
-    counts = confusion_matrix(truth, predicted.argmax(axis=1), labels=codes)
+    counts = confusion_matrix(truth, models.decide(predicted), labels=codes)
     figure, axes = _figure(f"Confusion, {champion}, test rows", "predicted", "true")
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)

@@ -43,8 +43,7 @@ def code(entry: str, root: Path, user_code: Iterable[str] = ()) -> dict[str, str
 
 def user_files(root: Path, user_code: Iterable[str]) -> list[Path]:
     """The workspace's files that the user's code consists of, for DVC's dependencies."""
-    names = [name.partition(":")[0] for name in user_code]
-    labels = set().union(*(code(name, root) for name in names)) if names else set()
+    labels = code("gristmill", root, user_code)
     return sorted(root / label for label in labels if not label.startswith("gristmill:"))
 
 

@@ -47,12 +47,16 @@ def make(work: Work) -> Made:
             manifest.append(file.name)
     data = parts.training(work)
     task = work.spec.task
+    schema = tables.schema_of(work.snapshot)
     facts = {
         "pipeline": work.declaration.name,
         "description": work.spec.description,
         "task": task.kind,
         "target": task.target,
         "features": list(data.encoder.features),
+        # How a text file of rows is read, so that a value is to the model what it was in training.
+        "types": {name: str(schema.field(name).type) for name in data.encoder.features},
+        "na_values": list(getattr(work.spec.source, "na_values", ("",))),
         "champion": champion,
         "kind": kind,
         "metric": task.metric,

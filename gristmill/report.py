@@ -554,7 +554,6 @@ def _origin(spec: PipelineSpec, stages: Mapping[str, _Made]) -> dict[str, Any]:
         "snapshot": snapshot.output_digest if snapshot else None,
         "code": lineage.get("code", {}),
         "run": lineage.get("run"),
-        "made_at": lineage.get("made_at"),
         "python": python,
         "packages": [(name, packages[name]) for name in _PACKAGES if name in packages],
         "environment": environment,

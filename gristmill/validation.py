@@ -27,7 +27,7 @@ def make(work: Work) -> Made:
     checks = []
     if spec.contract is not None:
         work.progress("checking the contract", 0, 0)
-        checks.append(contract.check(table.drop(ROW_ID), spec.contract, work.workspace.root))
+        checks.append(contract.check(table, spec.contract, work.workspace.root))
     work.progress("checking rows", 0, 0)
     checks += [
         target.check(table, spec.task),

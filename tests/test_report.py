@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import struct
@@ -152,9 +153,9 @@ def png() -> bytes:
 
 
 def words(page: str) -> str:
-    """The page's text as it is read, without markup and with single spaces."""
+    """The text of the page as it is read, without markup and with single spaces."""
     body = page.partition("<body>")[2]
-    return " ".join(re.sub(r"<[^>]*>", " ", body).split())
+    return html.unescape(" ".join(re.sub(r"<[^>]*>", " ", body).split()))
 
 
 def test_nothing_made_yet(world: World) -> None:
@@ -177,9 +178,9 @@ def test_failed_validation_names_the_check_and_the_way_out(world: World) -> None
     assert "column share temp 0.4" in text
     assert "split, baseline, preflight, network, evaluation, model not made yet" in text
     # The data is told of although it did not pass: missing values as a bar, numbers cut and set apart.
-    assert "temp numeric feature float64 40.0% 2 - - -" in text
+    assert "temp numeric float64 40.0% 2 - - -" in text
     assert 'style="width: 40.0%"' in page
-    assert "distance numeric feature float64 0% 2 80 1,336 25,983" in text
+    assert "distance numeric float64 0% 2 80 1,336 25,983" in text
 
 
 def test_models_are_told_of_before_the_test_rows_are_opened(world: World) -> None:
@@ -273,7 +274,7 @@ def test_a_plain_champion_is_said_to_be_one(world: World) -> None:
 def test_what_is_not_verified_stops(world: World) -> None:
     with_data(world, Check("GM102", "target", "not verified", 0, "target 'late' has no value"))
     text = words(world.report())
-    assert "GM102 target could not be verified: target &#39;late&#39; has no value." in text
+    assert "GM102 target could not be verified: target 'late' has no value." in text
 
 
 def test_earlier_work_is_no_part_of_the_report(world: World) -> None:

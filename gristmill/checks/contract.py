@@ -4,59 +4,46 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import ibis
-import pandera.ibis as pandera_ibis
-from pandera.errors import SchemaErrors
+import pandas as pd
+import pyarrow as pa
+from pandera.errors import SchemaError, SchemaErrors
 
 from gristmill import user_code
+from gristmill.checks.missing import is_missing
 from gristmill.errors import InputError
 from gristmill.records import MAX_CASES, Check
-from gristmill.spec import ColumnContract, Contract, InlineContract, SuiteContract
+from gristmill.spec import ColumnContract, ColumnType, Contract, InlineContract, SuiteContract
+from gristmill.tables import ROW_ID
 
 CODE, NAME = "GM101", "contract"
 WAY_OUT = "mend the data upstream, or change the contract if the data is right"
-_DTYPES = {
-    "integer": "int64",
-    "number": "float64",
-    "string": "string",
-    "boolean": "boolean",
-    "date": "date",
-    "timestamp": "timestamp",
+
+Case = dict[str, Any]
+"""A broken rule: its column, its name and what was found."""
+
+_IS: dict[ColumnType, Callable[[Any], bool]] = {
+    "integer": lambda kind: kind.is_integer(),
+    "number": lambda kind: kind.is_numeric() and not kind.is_boolean(),
+    "string": lambda kind: kind.is_string(),
+    "boolean": lambda kind: kind.is_boolean(),
+    "date": lambda kind: kind.is_date(),
+    "timestamp": lambda kind: kind.is_timestamp(),
 }
 
 
 def check(table: ibis.Table, contract: Contract, root: Path) -> Check:
-    """Validate the whole table; a rule that raises is a failed rule, and every rule is reported."""
+    """Judge the whole snapshot; a rule that raises is a broken rule, and every rule is accounted for."""
     rows = int(table.count().execute())
+    if isinstance(contract, InlineContract):
+        return _inline(table, contract, rows)
     if isinstance(contract, SuiteContract):
         return _suite(table, root / contract.suite, rows)
-    schema = _schema(contract, root)
-    rules = sum(
-        len(column.checks) + (column.dtype is not None) + (not column.nullable) + bool(column.unique)
-        for column in schema.columns.values()
-    ) + len(schema.checks)
-    if rules == 0 or rows == 0:
-        return Check(
-            CODE, NAME, "not verified", 0, f"{rules} rules on {rows} rows: nothing to verify", way_out=WAY_OUT
-        )
-    failures: list[dict[str, Any]] = []
-    on_ibis = type(schema).__module__.startswith("pandera.api.ibis")
-    try:
-        schema.validate(table if on_ibis else table.to_pandas(), lazy=True)
-    except SchemaErrors as error:
-        failures = _failures(error)
-    if not failures:
-        text = f"{rules} rules on {len(schema.columns)} columns hold for {rows:,} rows"
-        return Check(CODE, NAME, "passed", rows, text, value=0, limit=0)
-    broken = sorted({f"{case['column']}: {case['rule']}" for case in failures})
-    text = f"{len(broken)} of {rules} rules broken: {'; '.join(broken[:3])}" + (
-        " ..." if len(broken) > 3 else ""
-    )
-    cases = tuple(failures[:MAX_CASES])
-    return Check(CODE, NAME, "failed", rows, text, len(broken), 0, cases, WAY_OUT)
+    return _pandera(table, _schema(contract, root), rows)
 
 
 def known_after(contract: Contract | None, root: Path) -> frozenset[str]:
@@ -72,57 +59,185 @@ def known_after(contract: Contract | None, root: Path) -> frozenset[str]:
     return frozenset(name for name, column in columns if (column.metadata or {}).get("known") == "after")
 
 
-def _schema(contract: Contract, root: Path) -> Any:
-    if isinstance(contract, InlineContract):
-        columns = {name: _column(column) for name, column in contract.columns.items()}
-        return pandera_ibis.DataFrameSchema(columns)
-    assert isinstance(contract, str)
-    found = user_code.load(root, contract)
+def _verdict(rows: int, rules: int, broken: list[Case], idle: Collection[str]) -> Check:
+    """The check for `rules` rules, some broken, some on columns that hold no value to look at (`idle`)."""
+    if rows == 0 or rules == 0:
+        text = f"{rules} rules on {rows} rows: nothing to verify"
+        return Check(CODE, NAME, "not verified", 0, text, way_out=WAY_OUT)
+    if broken:
+        names = "; ".join(f"{case['column']}: {case['rule']}" for case in broken[:3])
+        text = f"{len(broken)} of {rules} rules broken: {names}" + (" ..." if len(broken) > 3 else "")
+        return Check(CODE, NAME, "failed", rows, text, len(broken), 0, tuple(broken[:MAX_CASES]), WAY_OUT)
+    if idle:
+        names = ", ".join(sorted(idle)[:5])
+        text = f"rules on {len(idle)} of the columns looked at no value, for there is none: {names}"
+        cases = tuple({"column": name} for name in sorted(idle)[:MAX_CASES])
+        return Check(CODE, NAME, "not verified", 0, text, len(idle), 0, cases, WAY_OUT)
+    return Check(CODE, NAME, "passed", rows, f"{rules} rules hold for {rows:,} rows", value=0, limit=0)
+
+
+def _idle(table: ibis.Table, names: Collection[str]) -> list[str]:
+    """The columns, of those named, that hold no value."""
+    present = [name for name in names if name in table.columns]
+    if not present:
+        return []
+    counts = {f"{place}": (~is_missing(table[name])).sum() for place, name in enumerate(present)}
+    found = table.aggregate(**counts).to_pyarrow().to_pylist()[0]
+    return [name for place, name in enumerate(present) if not found[f"{place}"]]
+
+
+# Inline
+
+
+def _inline(table: ibis.Table, contract: InlineContract, rows: int) -> Check:
+    declared = {name: dict(_rules(column)) for name, column in contract.columns.items()}
+    num_rules = sum(1 + len(rules) for rules in declared.values())
+    broken: list[Case] = []
+    for name, rules in declared.items():
+        wanted = contract.columns[name].type
+        if name not in table.columns:
+            broken.append({"column": name, "rule": "present", "found": "no such column in the data"})
+        elif not _IS[wanted](table[name].type()):
+            broken.append({"column": name, "rule": f"type {wanted}", "found": str(table[name].type())})
+        else:
+            broken += _broken(table.select(ROW_ID, value=table[name]), name, rules)
+    ruled = [name for name, rules in declared.items() if rules.keys() - {"not nullable"}]
+    return _verdict(rows, num_rules, broken, _idle(table, ruled))
+
+
+Rule = Callable[[ibis.Table], ibis.Table]
+"""From a table of row ids and values to its rows that break the rule; missing values break none but one."""
+
+
+def _rules(column: ColumnContract) -> Iterator[tuple[str, Rule]]:
+    if not column.nullable:
+        yield "not nullable", lambda t: t.filter(is_missing(t.value))
+    if column.min is not None:
+        yield f"min {column.min:g}", lambda t: _present(t).filter(lambda t: t.value < column.min)
+    if column.max is not None:
+        yield f"max {column.max:g}", lambda t: _present(t).filter(lambda t: t.value > column.max)
+    if column.allowed is not None:
+        allowed = list(column.allowed)
+        yield f"allowed {allowed}", lambda t: _present(t).filter(lambda t: ~t.value.isin(allowed))
+    if column.pattern is not None:
+        start = f"^(?:{column.pattern})"
+        yield f"pattern {column.pattern}", lambda t: _present(t).filter(lambda t: ~t.value.re_search(start))
+    if column.unique:
+        yield (
+            "unique",
+            lambda t: _present(t).filter(
+                lambda t: ibis.row_number().over(group_by=t.value, order_by=t[ROW_ID]) > 0
+            ),
+        )
+
+
+def _present(table: ibis.Table) -> ibis.Table:
+    return table.filter(~is_missing(table.value))
+
+
+def _broken(table: ibis.Table, name: str, rules: dict[str, Rule]) -> list[Case]:
+    cases = []
+    for rule, broken_by in rules.items():
+        try:
+            breaking = broken_by(table)
+            count = int(breaking.count().execute())
+            first = breaking.order_by(ROW_ID).limit(3).to_pyarrow().to_pylist() if count else []
+        # Whatever a rule raises, it is that rule which does not hold.
+        except Exception as error:
+            cases.append({"column": name, "rule": rule, "found": f"cannot be evaluated: {_short(error)}"})
+            continue
+        if count:
+            shown = ", ".join(f"{row['value']} in row {row[ROW_ID]}" for row in first)
+            cases.append({"column": name, "rule": rule, "found": f"{count:,} rows: {shown}", "rows": count})
+    return cases
+
+
+# pandera
+
+
+def _schema(entry: str, root: Path) -> Any:
+    found = user_code.load(root, entry)
     schema = found.to_schema() if hasattr(found, "to_schema") else found
     if not hasattr(schema, "columns") or not hasattr(schema, "validate"):
         raise InputError(
-            f"contract {contract} must be a pandera model or schema, however it is {type(found).__name__}"
+            f"contract {entry} must be a pandera model or schema, however it is {type(found).__name__}"
         )
     return schema
 
 
-def _column(column: ColumnContract) -> pandera_ibis.Column:
-    rules = []
-    if column.min is not None:
-        rules.append(pandera_ibis.Check.ge(column.min))
-    if column.max is not None:
-        rules.append(pandera_ibis.Check.le(column.max))
-    if column.allowed is not None:
-        rules.append(pandera_ibis.Check.isin(list(column.allowed)))
-    if column.pattern is not None:
-        rules.append(pandera_ibis.Check.str_matches(column.pattern))
-    return pandera_ibis.Column(
-        _DTYPES[column.type],
-        rules,
-        nullable=column.nullable,
-        unique=column.unique,
-        description=column.description,
+def _pandera(table: ibis.Table, schema: Any, rows: int) -> Check:
+    num_rules = len(schema.checks) + bool(schema.unique)
+    num_rules += sum(
+        len(column.checks) + (column.dtype is not None) + (not column.nullable) + bool(column.unique)
+        for column in schema.columns.values()
     )
+    if rows == 0 or num_rules == 0:
+        return _verdict(rows, num_rules, [], ())
+    on_ibis = type(schema).__module__.startswith("pandera.api.ibis")
+    whole = table.order_by(ROW_ID).drop(ROW_ID)
+    broken: dict[tuple[str, str], Case] = {}
+    try:
+        schema.validate(whole if on_ibis else _frame(whole.to_pyarrow()), lazy=True)
+    except SchemaErrors as errors:
+        for error in errors.schema_errors:
+            case = _case(error)
+            broken.setdefault((case["column"], case["rule"]), case)
+    # Whatever a schema raises, it is the contract which does not hold.
+    except Exception as error:
+        name = getattr(schema, "name", None) or "schema"
+        broken["table", name] = {
+            "column": "table",
+            "rule": name,
+            "found": f"cannot be evaluated: {_short(error)}",
+        }
+    ruled = [name for name, column in schema.columns.items() if column.checks]
+    return _verdict(rows, num_rules, list(broken.values()), _idle(whole, ruled))
 
 
-def _failures(error: SchemaErrors) -> list[dict[str, Any]]:
-    cases = []
-    for found in error.schema_errors:
-        column = getattr(found.schema, "name", None) or "table"
-        rule = str(found.check if found.check is not None else found.reason_code)
-        cases.append({"column": str(column), "rule": rule, "found": str(found).splitlines()[0][:200]})
-    return cases
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """The table as a frame in which no value changes because another is missing.
+
+    Whole numbers and truth values become pandas' nullable types where some are missing; its default,
+    floats and objects, loses digits of large ids and turns a missing value into True on the way back.
+    """
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and pa.types.is_boolean(column.type):
+            columns[name] = pd.Series(column.to_pylist(), dtype="boolean")
+        elif column.null_count and pa.types.is_integer(column.type):
+            columns[name] = pd.Series(column.to_pylist(), dtype=_nullable(column.type))
+        else:
+            columns[name] = column.to_pandas()
+    return pd.DataFrame(columns)
+
+
+def _nullable(kind: pa.DataType) -> str:
+    return str(kind).replace("uint", "UInt").replace("int", "Int")
+
+
+def _case(error: SchemaError) -> Case:
+    rule = error.check
+    if rule is None:
+        rule = error.reason_code
+    elif hasattr(rule, "statistics"):
+        rule = rule.error or rule.name
+    column = error.failure_cases if rule == "column_in_dataframe" else getattr(error.schema, "name", None)
+    return {"column": str(column or "table"), "rule": str(rule), "found": _short(error)}
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return (text or type(error).__name__)[:200]
+
+
+# Great Expectations
 
 
 def _suite(table: ibis.Table, file: Path, rows: int) -> Check:
     """Run a Great Expectations suite over the table."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    # Three seconds to import, and only for who declares a suite.
-    import great_expectations as gx  # noqa: PLC0415
-
     try:
         body = json.loads(file.read_text())
-        rules = body["expectations"]
+        rules = [(str(rule["type"]), dict(rule["kwargs"])) for rule in body["expectations"]]
     except FileNotFoundError as error:
         raise InputError(f"contract.suite {file.name} must be there, however {file} is not") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -130,39 +245,48 @@ def _suite(table: ibis.Table, file: Path, rows: int) -> Check:
             f"contract.suite {file.name} must be a suite as Great Expectations writes it: {error}"
         ) from error
     if not rules or rows == 0:
-        return Check(
-            CODE,
-            NAME,
-            "not verified",
-            0,
-            f"{len(rules)} rules on {rows} rows: nothing to verify",
-            way_out=WAY_OUT,
-        )
+        return _verdict(rows, len(rules), [], ())
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    # Three seconds to import, and only for who declares a suite.
+    import great_expectations as gx  # noqa: PLC0415
+    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
+        ExpectationConfiguration,
+    )
+
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
-    suite = gx.ExpectationSuite(
-        name=body.get("name", file.stem),
-        expectations=[{key: rule[key] for key in ("type", "kwargs")} for rule in rules],
-    )
     asset = context.data_sources.add_pandas("snapshot").add_dataframe_asset("snapshot")
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": table.to_pandas()})
-    found = batch.validate(suite)
-    if len(found.results) != len(rules):
-        text = f"{len(rules)} rules declared, {len(found.results)} reported by Great Expectations"
-        return Check(CODE, NAME, "failed", rows, text, way_out=WAY_OUT)
-    cases = []
-    for result in found.results:
-        if not result.success:
-            kwargs = result.expectation_config.kwargs
-            cases.append(
-                {
-                    "column": str(kwargs.get("column", "table")),
-                    "rule": result.expectation_config.type,
-                    "found": str(result.result.get("partial_unexpected_list", result.exception_info))[:200],
-                }
-            )
-    if not cases:
-        return Check(CODE, NAME, "passed", rows, f"{len(rules)} expectations hold for {rows:,} rows", 0, 0)
-    names = "; ".join(f"{case['column']}: {case['rule']}" for case in cases[:3])
-    text = f"{len(cases)} of {len(rules)} expectations broken: {names}"
-    return Check(CODE, NAME, "failed", rows, text, len(cases), 0, tuple(cases[:MAX_CASES]), WAY_OUT)
+    frame = _frame(table.order_by(ROW_ID).drop(ROW_ID).to_pyarrow())
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+    broken: list[Case] = []
+    idle = []
+    # One by one: a suite leaves out what it cannot build, and says so in a log only.
+    for kind, kwargs in rules:
+        column = str(kwargs.get("column", "table"))
+        try:
+            found = batch.validate(ExpectationConfiguration(type=kind, kwargs=kwargs).to_domain_obj())
+        # Whatever an expectation raises, it is that expectation which does not hold.
+        except Exception as error:
+            text = f"cannot be evaluated: {_short(error)}"
+            broken.append({"column": column, "rule": kind, "found": text})
+            continue
+        counts = found.result
+        if not found.success:
+            broken.append({"column": column, "rule": kind, "found": _unexpected(found)})
+        elif "missing_count" in counts and counts["missing_count"] == counts["element_count"]:
+            idle.append(column)
+    return _verdict(rows, len(rules), broken, set(idle))
+
+
+def _unexpected(found: Any) -> str:
+    """What an expectation met: a few values, or what it raised, without the traceback."""
+    if "partial_unexpected_list" in found.result:
+        return f"{found.result['unexpected_count']:,} rows: {found.result['partial_unexpected_list']}"[:200]
+    raised = found.exception_info or {}
+    # By metric where several were computed, else flat.
+    for info in raised.values() if "exception_message" not in raised else [raised]:
+        if isinstance(info, dict) and info.get("exception_message"):
+            return f"cannot be evaluated: {' '.join(info['exception_message'].split())}"[:200]
+    return (
+        f"observed {found.result['observed_value']}"[:200] if "observed_value" in found.result else "not met"
+    )

@@ -23,6 +23,16 @@ class Predictor(Protocol):
     def predict(self, encoded: Encoded) -> np.ndarray: ...
 
 
+def decide(probabilities: np.ndarray) -> np.ndarray:
+    """The code of each row's class: of two the positive from one half on, as scores count it, else the likeliest.
+
+    Shape: (n, k) in, (n,) int64 out.
+    """
+    if probabilities.shape[1] == 2:
+        return (probabilities[:, 1] >= 0.5).astype(np.int64)
+    return probabilities.argmax(axis=1)
+
+
 def load(kind: str, folder: Path) -> Predictor:
     """The model of a kind saved in a folder."""
     assert kind in KINDS, kind

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gristmill import dvc_files, files, pins, plan, records
+from gristmill import dvc_files, files, pins, plan, records, report
 from gristmill.declaration import Declaration
 from gristmill.errors import GristmillError
 from gristmill.files import PipelineLock
@@ -57,6 +57,8 @@ def materialize(
             by=door.by,
             progress=progress,
         )
+        if not outcome.reused:
+            report.write(workspace, declaration)
         if outcome.record.passed and not pins.dvc_is_calling():
             pins.commit(workspace, declaration, stage.name)
     return outcome

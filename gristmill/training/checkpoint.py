@@ -23,9 +23,14 @@ def save(folder: Path, epoch: int, state: dict[str, Any]) -> None:
         staging.mkdir(parents=True)
         torch.save(state, staging / _STATE)
         files.write_json(staging / _MANIFEST, {"epoch": epoch, "sha256": files.file_digest(staging / _STATE)})
-    files.publish(staging, folder / f"epoch-{epoch:06d}")
-    for old in _found(folder)[KEEP:]:
-        shutil.rmtree(old)
+    target = folder / f"epoch-{epoch:06d}"
+    files.publish(staging, target)
+    found = _found(folder)
+    # One that is newer than this was found broken, or this epoch would not have been trained again.
+    kept = [checkpoint for checkpoint in found if checkpoint.name <= target.name][:KEEP]
+    for old in found:
+        if old not in kept:
+            shutil.rmtree(old)
 
 
 def latest(folder: Path) -> dict[str, Any] | None:
@@ -35,7 +40,7 @@ def latest(folder: Path) -> dict[str, Any] | None:
             manifest = json.loads((checkpoint / _MANIFEST).read_text())
             if files.file_digest(checkpoint / _STATE) != manifest["sha256"]:
                 continue
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             continue
         state: dict[str, Any] = torch.load(checkpoint / _STATE, weights_only=True)
         return state

@@ -110,7 +110,9 @@ def train(
             outputs = model(training.numeric[batch], training.categorical[batch])
             loss = loss_function(outputs, training.target[batch])
             if not torch.isfinite(loss):
-                raise InputError(_not_finite("loss", step, lr, training.ids[batch], len(history)))
+                sound = torch.isfinite(outputs).flatten(1).all(dim=1) & torch.isfinite(training.target[batch])
+                rows = training.ids[batch] if sound.all() else training.ids[batch][~sound]
+                raise InputError(_not_finite("loss", step, lr, rows, len(history)))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
@@ -131,7 +133,7 @@ def train(
             gradient_norm=float(norms) / steps_per_epoch,
         )
         history.append(measured)
-        if best_epoch(history) == measured.epoch:
+        if _best(history) == measured.epoch:
             best_state = _copy(model)
         checkpoint.save(
             folder,
@@ -144,9 +146,10 @@ def train(
             },
         )
         tell(measured)
+    best = best_epoch(history)
     model.load_state_dict(best_state)
     trained = (len(history) - resumed_from) * len(training)
-    return Trained(tuple(history), best_epoch(history), trained / seconds if seconds else 0.0, resumed_from)
+    return Trained(tuple(history), best, trained / seconds if seconds else 0.0, resumed_from)
 
 
 def mean_loss(model: nn.Module, loss_function: Loss, rows: Rows, batch_size: int = 8192) -> float:
@@ -162,18 +165,26 @@ def mean_loss(model: nn.Module, loss_function: Loss, rows: Rows, batch_size: int
 
 
 def best_epoch(history: list[Epoch]) -> int:
-    """The epoch with the lowest validation loss, the first of equals; NaN is never the best."""
+    """The epoch with the lowest validation loss, the first of equals; NaN is never the best.
+
+    Raises InputError where no epoch has a finite one: such a training has no model.
+    """
+    if found := _best(history):
+        return found
+    raise InputError("training has no epoch with a finite validation loss; lower training.optimizer.lr")
+
+
+def _best(history: list[Epoch]) -> int:
+    """The best epoch so far, 0 while there is none."""
     finite = [epoch for epoch in history if math.isfinite(epoch.validation_loss)]
-    if not finite:
-        raise InputError("training has no epoch with a finite validation loss; lower training.optimizer.lr")
-    return min(finite, key=lambda epoch: (epoch.validation_loss, epoch.epoch)).epoch
+    return min(finite, key=lambda epoch: (epoch.validation_loss, epoch.epoch)).epoch if finite else 0
 
 
 def _finished(history: list[Epoch], settings: Training) -> bool:
     """Whether training is over, computed from its history alone, so that no second truth can go stale."""
     if len(history) >= settings.epochs:
         return True
-    return bool(history) and len(history) - best_epoch(history) >= settings.early_stopping.patience
+    return len(history) - _best(history) >= settings.early_stopping.patience
 
 
 def _order(rows: int, seed: int, epoch: int) -> Tensor:
@@ -195,8 +206,9 @@ def _copy(model: nn.Module) -> dict[str, Any]:
 
 
 def _not_finite(what: str, step: int, lr: float, ids: Tensor, finished: int) -> str:
-    rows = ", ".join(str(int(row)) for row in ids[:5])
+    rows = ", ".join(str(int(row)) for row in ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+    kept = f"the checkpoint of epoch {finished} is kept" if finished else "no epoch was finished"
     return (
-        f"the {what} must be finite, however it is not at step {step} (lr {lr:.3g}, rows {rows} ...); "
-        f"the checkpoint of epoch {finished} is kept; lower training.optimizer.lr or look at these rows"
+        f"the {what} must be finite, however it is not at step {step} (lr {lr:.3g}, rows {rows}); "
+        f"{kept}; lower training.optimizer.lr or look at these rows"
     )

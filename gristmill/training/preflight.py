@@ -38,6 +38,9 @@ def overfit(model: nn.Module, loss_function: Loss, batch: Rows, enough: float) -
         first = last if step == 0 else first
         if not math.isfinite(last) or last <= enough * first:
             return Overfit(first, last, step)
+        if not loss.requires_grad:
+            # No weight hangs on this loss: it will be the same after any number of steps.
+            return Overfit(first, last, step)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
