@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,8 @@ class Encoder:
         for name in numeric:
             values = _numbers(train[name], name)
             present = values[~np.isnan(values)]
-            mean = float(present.mean()) if len(present) else 0.0
-            scale = float(present.std()) if len(present) else 0.0
-            columns.append(NumericColumn(name, mean, scale or 1.0, len(present) < len(values)))
+            mean, scale = _moments(present)
+            columns.append(NumericColumn(name, mean, scale, len(present) < len(values)))
         categories = [
             CategoricalColumn(name, tuple(sorted(set(_texts(train[name]).dropna())))) for name in categorical
         ]
@@ -144,7 +144,7 @@ class Target:
         """Learn classes, or mean and scale, from training rows."""
         if regression:
             values = _numbers(train, str(train.name))
-            return cls(None, float(values.mean()), float(values.std()) or 1.0)
+            return cls(None, *_moments(values))
         found = sorted(set(train.tolist()), key=lambda value: (str(type(value)), value))
         if positive is not None:
             found = [value for value in found if value != positive] + [positive]
@@ -173,6 +173,13 @@ class Target:
         return values * self.scale + self.mean
 
 
+def _moments(values: np.ndarray) -> tuple[float, float]:
+    """Mean and scale. Equal values have the scale 1: their deviation is rounding, or nothing."""
+    if len(values) == 0 or values.min() == values.max():
+        return (float(values[0]) if len(values) else 0.0), 1.0
+    return float(values.mean()), float(values.std()) or 1.0
+
+
 def _numbers(column: pd.Series, name: str) -> np.ndarray:
     """Values as float64, NaN where missing; DataError names the first value that is no number."""
     if column.dtype == np.float64:
@@ -188,19 +195,29 @@ def _numbers(column: pd.Series, name: str) -> np.ndarray:
 
 
 def _texts(column: pd.Series) -> pd.Series:
-    """Values as text in one spelling whatever the dtype: 3 and 3.0 are '3', truth is 'true' or 'false'."""
-    if pd.api.types.is_bool_dtype(column.dtype):
-        return column.map({True: "true", False: "false"}).astype("str")
-    if pd.api.types.is_float_dtype(column.dtype):
-        whole = column.isna() | (column == column.round())
-        if whole.all():
-            return column.astype("Int64").astype("string").astype("str")
-    return column.astype("str") if column.dtype != object else column.map(_text).astype("str")
+    """Values as text, in one spelling whatever the dtype and the other rows; DataError for mixed types.
+
+    3 and 3.0 are '3', truth is 'true' or 'false', a missing value is NaN.
+    """
+    if column.dtype == object:
+        _refuse_mixture(column.dropna(), str(column.name))
+    codes, values = pd.factorize(column)
+    texts = np.array([*map(_text, np.asarray(values)), np.nan], dtype=object)
+    # A missing value has the code -1: the last text.
+    return pd.Series(texts[codes], dtype="str")
 
 
-def _text(value: Any) -> Any:
-    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
-        return np.nan
-    if isinstance(value, bool):
+def _text(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return str(int(value)) if isinstance(value, float | np.floating) and value.is_integer() else str(value)
+
+
+def _refuse_mixture(values: pd.Series, name: str) -> None:
+    first: dict[str, Any] = {}
+    for value in values:
+        kind = "truth" if isinstance(value, bool) else "number" if isinstance(value, Number) else "text"
+        first.setdefault(kind, value)
+    if len(first) > 1:
+        shown = " and ".join(f"{value!r} ({kind})" for kind, value in first.items())
+        raise DataError(f"{name} must hold values of one type, however it holds {shown}")

@@ -103,7 +103,7 @@ def try_out(work: Work) -> Made:
         judge(off <= FIRST_LOSS_TOLERANCE, "fail", len(sample)),
         len(sample),
         f"untrained loss {first:.4f}, theory {theory:.4f} ({what})",
-        first,
+        _number(first),
         f"{theory:.4f} +- {FIRST_LOSS_TOLERANCE:.0%}",
         (),
         "look for inputs of a wrong scale or a loss that does not fit the task",
@@ -111,23 +111,27 @@ def try_out(work: Work) -> Made:
     batch = _take(rows, torch.from_numpy(_distinct(data.train, random)).to(device))
     work.progress("learning one batch by heart", 0, 0)
     tried = preflight.overfit(model, loss, batch, OVERFIT_SHARE)
-    learned = tried.last <= OVERFIT_SHARE * tried.first
     overfit = Check(
         "GM302",
         "one batch is learned",
-        judge(learned, "fail", len(batch)),
+        judge(tried.learned, "fail", len(batch)),
         len(batch),
         f"loss of {len(batch)} rows {tried.first:.4g} -> {tried.last:.4g} after {tried.steps} steps",
-        tried.last,
-        OVERFIT_SHARE * tried.first,
+        _number(tried.last),
+        _number(OVERFIT_SHARE * tried.first),
         (),
         "check labels, a frozen layer or a detached loss",
     )
-    values = {"first_loss": first, "theory": theory, "overfit_steps": tried.steps}
+    values = {"first_loss": _number(first), "theory": theory, "overfit_steps": tried.steps}
     (work.output / "preflight.csv").write_text(
         f"first_loss,theory,overfit_steps\n{first},{theory},{tried.steps}\n"
     )
     return Made((overfit, start), values)
+
+
+def _number(value: float) -> float | None:
+    """A figure of a record, which has no word for infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _shape(work: Work, encoder: Encoder, target: Target) -> mlp.Shape:

@@ -59,7 +59,9 @@ def test(work: Work, encoder: Encoder, target: Target) -> Part:
 def frame_of(work: Work, rows: pa.Array) -> pd.DataFrame:
     """Features and target of rows, as a user's frame would hold them."""
     roles = tables.roles(work.spec, tables.schema_of(work.snapshot))
-    return tables.read(work.snapshot, [*roles.features, roles.target], rows).to_pandas()
+    table = tables.read(work.snapshot, [*roles.features, roles.target], rows)
+    # As floats, large whole numbers would lose digits where others are missing.
+    return table.to_pandas(integer_object_nulls=True)
 
 
 def _fit_target(work: Work, column: pd.Series) -> Target:

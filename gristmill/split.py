@@ -39,10 +39,10 @@ def make(work: Work) -> Made:
     eligible = ~_missing(table[roles.target])
     parts = np.full(len(table), _NO_TARGET, dtype=np.int8)
     rows = np.flatnonzero(eligible)
-    chosen = table.take(pa.array(rows))
+    chosen = table.take(pa.array(rows)).append_column(ROW_ID, pa.array(rows))
     facts: dict[str, Any] = {}
     if declared.time_on:
-        parts[rows], facts = _by_time(chosen[declared.time_on], declared)
+        parts[rows], facts = _by_time(chosen, declared)
     else:
         parts[rows] = _by_chance(chosen, equal[rows], work.spec)
     counts = {name: int((parts == code).sum()) for code, name in enumerate(_NAMES)}
@@ -69,10 +69,11 @@ def read(folder: Any) -> dict[str, pa.Array]:
 # By time
 
 
-def _by_time(column: pa.ChunkedArray, declared: spec.Split) -> tuple[np.ndarray, dict[str, Any]]:
+def _by_time(table: pa.Table, declared: spec.Split) -> tuple[np.ndarray, dict[str, Any]]:
     """Cut at two moments; all rows of one moment are on one side, rows within the gap in no part."""
+    column = table[declared.time_on]
     if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
+        row = table[ROW_ID][pc.index(pc.is_null(column), True).as_py()]
         raise DataError(
             f"split.time_on: {declared.time_on} is missing in {column.null_count} rows (first: {row})"
         )
@@ -141,7 +142,7 @@ def _clusters(table: pa.Table, equal: np.ndarray, split: spec.Split) -> np.ndarr
     column = table[split.group_on]
     missing = _missing(column)
     if missing.any():
-        first = int(np.flatnonzero(missing)[0])
+        first = table[ROW_ID][int(missing.argmax())]
         raise DataError(
             f"split.group_on: {split.group_on} is missing in {int(missing.sum())} rows (first: {first}); "
             "fill it or drop those rows upstream"
@@ -205,6 +206,10 @@ def _assign(
         if room.sum() == 0:
             room = wanted[:, code]
         bounds = np.round(np.cumsum(room[::-1]) / room.sum() * len(members)).astype(int)
+        if len(members) >= len(PARTS) and room.all():
+            # Each part that has room for a class gets a row of it.
+            bounds[0] = np.clip(bounds[0], 1, len(members) - 2)
+            bounds[1] = np.clip(bounds[1], bounds[0] + 1, len(members) - 1)
         # Test first, then validation; training takes the rest.
         part_of_cluster[members[: bounds[0]]] = _TEST
         part_of_cluster[members[bounds[0] : bounds[1]]] = _VALIDATION
@@ -213,13 +218,19 @@ def _assign(
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:
-    """Whole numbers from 0 by sorted value, so that they do not depend on the order of the rows."""
+    """Whole numbers from 0 by sorted value, so that they do not depend on the order of the rows.
+
+    Missing values are one value, the last; -0.0 is 0.0.
+    """
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, pc.add(column, 0.0))
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
-    rank[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
-    return rank[pc.fill_null(encoded.indices, 0).to_numpy()]
+    num_values = len(encoded.dictionary)
+    rank = np.full(num_values + 1, num_values, dtype=np.int64)
+    rank[pc.array_sort_indices(encoded.dictionary).to_numpy()] = np.arange(num_values)
+    return rank[pc.fill_null(encoded.indices, num_values).to_numpy()]
 
 
 def _missing(column: pa.ChunkedArray) -> np.ndarray:

@@ -63,16 +63,23 @@ def _profile(table: ibis.Table) -> tuple[dict[str, dict[str, Any]], int]:
     for place, name in enumerate(names):
         column = table[name]
         kind = column.type()
+        # With 0.0 added, -0.0 is no other value than 0.0.
+        known = column + 0.0 if kind.is_floating() else column
+        valid = ibis.ifelse(missing.is_missing(column), None, known)
         asked[f"missing.{place}"] = missing.is_missing(column).sum()
-        asked[f"distinct.{place}"] = column.nunique()
-        if kind.is_numeric():
-            valid = ibis.ifelse(missing.is_missing(column), None, column)
+        asked[f"distinct.{place}"] = valid.nunique()
+        if kind.is_numeric() and not kind.is_boolean():
             asked[f"min.{place}"] = valid.min()
             asked[f"max.{place}"] = valid.max()
             asked[f"mean.{place}"] = valid.mean()
         if kind.is_floating():
             asked[f"infinite.{place}"] = column.isinf().sum()
+    # A sum of floats depends on its order: one thread adds the rows as they stand, so that the same
+    # data gives the same bytes.
+    backend = table.get_backend()
+    backend.raw_sql("SET threads = 1")
     found = table.aggregate(**asked).to_pyarrow().to_pylist()[0]
+    backend.raw_sql("RESET threads")
     profile: dict[str, dict[str, Any]] = {}
     for place, name in enumerate(names):
         facts: dict[str, Any] = {"type": str(table[name].type())}

@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from conftest import Declare
+from tests.conftest import Declare
 
 from gristmill import declaration
 from gristmill.errors import DeclarationError, InputError

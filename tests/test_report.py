@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Declare
+from tests.conftest import Declare
 
 from gristmill import files, plan, records, report
 from gristmill.records import Check, Input

@@ -3,7 +3,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import Declare
+from tests.conftest import Declare
 
 from gristmill import files, snapshot, tables
 from gristmill.errors import DataError

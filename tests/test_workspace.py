@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import Declare
+from tests.conftest import Declare
 
 from gristmill.errors import DeclarationError, InputError
 from gristmill.workspace import Workspace

@@ -29,13 +29,15 @@ def check(table: ibis.Table, task: Task, limits: BalanceCheck) -> Check:
         str(value): int(count) / rows
         for value, count in zip(counted[task.target], counted["rows"], strict=True)
     }
-    rarest = min(sorted(shares), key=lambda name: shares[name])
+    # The rarest first, and by name where two are as rare: the database gives them in any order.
+    shares = dict(sorted(shares.items(), key=lambda item: (item[1], item[0])))
+    rarest = next(iter(shares))
     if len(shares) == 1:
         return Check(CODE, NAME, "failed", rows, f"only class {rarest!r} present", 1, 2, (), "see the source")
     verdict = judge(shares[rarest] >= limits.min_share, limits.severity, rows)
     cases = tuple(
         {"class": name, "share": round(share, 6)}
-        for name, share in sorted(shares.items(), key=lambda item: item[1])
+        for name, share in shares.items()
         if share < limits.min_share
     )[:MAX_CASES]
     text = f"{len(shares)} classes, the rarest {rarest!r} with {shares[rarest]:.1%} of {rows:,} rows"

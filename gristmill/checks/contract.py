@@ -66,7 +66,9 @@ def _verdict(rows: int, rules: int, broken: list[Case], idle: Collection[str]) -
         return Check(CODE, NAME, "not verified", 0, text, way_out=WAY_OUT)
     if broken:
         names = "; ".join(f"{case['column']}: {case['rule']}" for case in broken[:3])
-        text = f"{len(broken)} of {rules} rules broken: {names}" + (" ..." if len(broken) > 3 else "")
+        text = f"{len(broken)} of {max(rules, len(broken))} rules broken: {names}" + (
+            " ..." if len(broken) > 3 else ""
+        )
         return Check(CODE, NAME, "failed", rows, text, len(broken), 0, tuple(broken[:MAX_CASES]), WAY_OUT)
     if idle:
         names = ", ".join(sorted(idle)[:5])
@@ -136,7 +138,7 @@ def _present(table: ibis.Table) -> ibis.Table:
 
 
 def _broken(table: ibis.Table, name: str, rules: dict[str, Rule]) -> list[Case]:
-    cases = []
+    cases: list[Case] = []
     for rule, broken_by in rules.items():
         try:
             breaking = broken_by(table)
@@ -226,7 +228,8 @@ def _case(error: SchemaError) -> Case:
 
 
 def _short(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    # pandera puts the traceback of a rule that raises into its message.
+    text = " ".join(str(error).partition("Traceback (most recent call last)")[0].split())
     return (text or type(error).__name__)[:200]
 
 

@@ -45,8 +45,9 @@ def check(table: ibis.Table, task: Task) -> Check:
         comparable = _comparable(column, task)
         positive = int(table.filter(column == task.positive).count().execute()) if comparable else 0
         if classes != 2 or not positive:
-            found = table.filter(~is_missing(column))[task.target].topk(5).execute()[task.target]
-            shown = ", ".join(str(value) for value in sorted(map(str, found)))
+            values = table.filter(~is_missing(column))[task.target].value_counts(name="rows")
+            found = values.order_by([ibis.desc("rows"), task.target]).limit(5).execute()[task.target]
+            shown = ", ".join(sorted(map(str, found)))
             text = f"a binary target has 2 classes, {task.positive!r} among them; {task.target!r} has {classes}: {shown}"
             return Check(
                 CODE,

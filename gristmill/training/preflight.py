@@ -10,7 +10,7 @@ from torch import nn
 
 from gristmill.training.loop import Loss, Rows, mean_loss
 
-OVERFIT_STEPS = 300
+OVERFIT_STEPS = 1000
 OVERFIT_LR = 3e-3
 
 
@@ -21,6 +21,7 @@ class Overfit:
     first: float
     last: float
     steps: int
+    learned: bool
 
 
 def overfit(model: nn.Module, loss_function: Loss, batch: Rows, enough: float) -> Overfit:
@@ -36,15 +37,14 @@ def overfit(model: nn.Module, loss_function: Loss, batch: Rows, enough: float) -
         loss = loss_function(model(batch.numeric, batch.categorical), batch.target)
         last = float(loss.detach())
         first = last if step == 0 else first
-        if not math.isfinite(last) or last <= enough * first:
-            return Overfit(first, last, step)
-        if not loss.requires_grad:
-            # No weight hangs on this loss: it will be the same after any number of steps.
-            return Overfit(first, last, step)
+        learned = math.isfinite(last) and last <= enough * first
+        # Where no weight hangs on the loss, it will be the same after any number of steps.
+        if learned or not math.isfinite(last) or not loss.requires_grad:
+            return Overfit(first, last, step, learned)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-    return Overfit(first, last, OVERFIT_STEPS)
+    return Overfit(first, last, OVERFIT_STEPS, False)
 
 
 def first_loss(model: nn.Module, loss_function: Loss, rows: Rows) -> float:
