@@ -61,6 +61,9 @@ class Bundle:
             raise DataError(
                 f"{column} row {frame.index[row]}: must be finite, however it is {frame[column].iloc[row]}"
             )
+        if len(encoded) == 0:
+            # XGBoost has no answer of the right shape to no rows.
+            return np.empty(0 if self.target.classes is None else (0, self.target.num_outputs))
         return self.predictor.predict(encoded)
 
 

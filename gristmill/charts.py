@@ -84,8 +84,9 @@ def _confusion(
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     labels = [str(name)[:12] for name in classes]
-    axes.set_xticks(codes, labels, rotation=0 if len(classes) <= 10 else 90, fontsize=8)
-    axes.set_yticks(codes, labels, fontsize=8)
+    # A name with dollar signs is a name and no formula.
+    axes.set_xticks(codes, labels, rotation=0 if len(classes) <= 10 else 90, fontsize=8, parse_math=False)
+    axes.set_yticks(codes, labels, fontsize=8, parse_math=False)
     if len(classes) <= 12:
         for row in codes:
             for column in codes:

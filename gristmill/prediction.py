@@ -163,7 +163,7 @@ def _write_parquet(frames: Iterator[pd.DataFrame], file: Path) -> int:
     rows = 0
     writer: pq.ParquetWriter | None = None
     for frame in frames:
-        table = pq.pa.Table.from_pandas(frame, preserve_index=False)
+        table = pa.Table.from_pandas(frame, preserve_index=False)
         writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
         writer.write_table(table)
         rows += len(frame)

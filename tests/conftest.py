@@ -88,7 +88,7 @@ def declared(kind: str, **changed: Any) -> dict[str, Any]:
         "source": {"path": "data/x.csv"},
         "task": {"kind": kind, "target": _TARGETS[kind]} | _TASKS[kind],
         "features": {"categorical": ["month", "member"]},
-        "validation": {"missing": {"max_share": 0.5}},
+        "validation": {"missing": {"max_share": 0.5}, "duplicates": {"max_share": 0.05}},
         "split": {"test": 0.25, "validation": 0.2, "seed": 1},
         "baseline": {"rounds": 40, "patience": 5, "max_depth": 3},
         "network": {"hidden": [16], "dropout": 0.1},

@@ -5,10 +5,10 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from tests.conftest import Declare
 
 from gristmill import declaration
 from gristmill.errors import DeclarationError, InputError
+from tests.conftest import Declare
 
 # 14 lines; what a test adds to it starts on line 15.
 GOOD = """\

@@ -128,9 +128,19 @@ def test_k36_a_killed_training_is_continued_to_the_same_bytes(milled: Milled, co
     assert not mill.workspace.work("toy", "network").exists()
 
 
+class Stop(Exception):
+    pass
+
+
 def test_m10_another_declaration_does_not_continue_what_was_killed(copied: Milled) -> None:
     mill = copied("regression")
-    subprocess.run([sys.executable, "-c", _KILLED, str(mill.workspace.root)], check=False)
+
+    def stop(text: str, done: int, total: int) -> None:
+        if text.startswith("epoch 3:"):
+            raise Stop
+
+    with pytest.raises(Stop):
+        mill.make("network", force=True, progress=stop)
     attributes = mill.declaration.spec.model_dump(mode="json", exclude_defaults=True)
     mill.declare(**attributes | {"training": attributes["training"] | {"clip_norm": 0.5}})
     mill.through("preflight")
@@ -155,7 +165,7 @@ def test_t04_a_gpu_that_is_not_there_is_refused(build: Build) -> None:
         pytest.skip("this machine has a GPU")
     mill = build("binary", training={"device": "cuda"})
     mill.through("split")
-    with pytest.raises(EnvironmentFault, match="training.device cuda asked, none found; declare cpu or auto"):
+    with pytest.raises(EnvironmentFault, match="device cuda asked, none found; declare cpu or auto"):
         mill.make("preflight")
 
 
@@ -187,6 +197,6 @@ def test_t11_a_network_that_learns_too_slowly_is_held_up(build: Build) -> None:
     overfit, _ = mill.make("preflight").record.checks
     assert (overfit.code, overfit.verdict) == ("GM302", "failed")
     assert overfit.way_out == "check labels, a frozen layer or a detached loss"
-    with pytest.raises(GateRefused, match="toy/preflight must have passed, however it did not .GM302"):
+    with pytest.raises(GateRefused, match=r"toy/preflight must have passed, however it did not \(GM302"):
         mill.make("network")
     assert np.isfinite(float(overfit.value or 0))

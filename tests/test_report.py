@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Declare
 
 from gristmill import files, plan, records, report
 from gristmill.records import Check, Input
 from gristmill.workspace import Workspace
+from tests.conftest import Declare
 
 NAME = "flights"
 ATTRIBUTES: dict[str, Any] = {

@@ -3,12 +3,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.conftest import Declare
 
 from gristmill import files, snapshot, tables
 from gristmill.errors import DataError
 from gristmill.work import Made, Work
 from gristmill.workspace import Workspace
+from tests.conftest import Declare
 
 GOOD = {
     "source": {"path": "data/x.csv"},

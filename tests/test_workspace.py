@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import Declare
 
 from gristmill.errors import DeclarationError, InputError
 from gristmill.workspace import Workspace
+from tests.conftest import Declare
 
 GOOD = {
     "source": {"path": "data/x.csv"},

@@ -176,10 +176,9 @@ def _pandera(table: ibis.Table, schema: Any, rows: int) -> Check:
     if rows == 0 or num_rules == 0:
         return _verdict(rows, num_rules, [], ())
     on_ibis = type(schema).__module__.startswith("pandera.api.ibis")
-    whole = table.order_by(ROW_ID).drop(ROW_ID)
     broken: dict[tuple[str, str], Case] = {}
     try:
-        schema.validate(whole if on_ibis else _frame(whole.to_pyarrow()), lazy=True)
+        schema.validate(table.drop(ROW_ID) if on_ibis else _frame(table), lazy=True)
     except SchemaErrors as errors:
         for error in errors.schema_errors:
             case = _case(error)
@@ -193,17 +192,18 @@ def _pandera(table: ibis.Table, schema: Any, rows: int) -> Check:
             "found": f"cannot be evaluated: {_short(error)}",
         }
     ruled = [name for name, column in schema.columns.items() if column.checks]
-    return _verdict(rows, num_rules, list(broken.values()), _idle(whole, ruled))
+    return _verdict(rows, num_rules, list(broken.values()), _idle(table, ruled))
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
-    """The table as a frame in which no value changes because another is missing.
+def _frame(table: ibis.Table) -> pd.DataFrame:
+    """The rows in their order, as a frame in which no value changes because another is missing.
 
     Whole numbers and truth values become pandas' nullable types where some are missing; its default,
     floats and objects, loses digits of large ids and turns a missing value into True on the way back.
     """
     columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    rows = table.order_by(ROW_ID).drop(ROW_ID).to_pyarrow()
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
         if column.null_count and pa.types.is_boolean(column.type):
             columns[name] = pd.Series(column.to_pylist(), dtype="boolean")
         elif column.null_count and pa.types.is_integer(column.type):
@@ -259,7 +259,7 @@ def _suite(table: ibis.Table, file: Path, rows: int) -> Check:
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     asset = context.data_sources.add_pandas("snapshot").add_dataframe_asset("snapshot")
-    frame = _frame(table.order_by(ROW_ID).drop(ROW_ID).to_pyarrow())
+    frame = _frame(table)
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
     broken: list[Case] = []
     idle = []

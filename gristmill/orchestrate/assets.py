@@ -123,7 +123,7 @@ def _asset(workspace: Workspace, declaration: Declaration, stage: Stage) -> dg.A
         try:
             with interrupts.ours() if door.in_process else nullcontext():
                 outcome = engine.materialize(
-                    workspace, workspace.pipeline(name), stage, context.run_id, door, progress
+                    workspace, workspace.pipeline(name), stage, context.run.run_id, door, progress
                 )
         except GristmillError as error:
             door.caught.append(error)

@@ -13,9 +13,10 @@ import dagster as dg
 from dagster.components.core.component_tree import ComponentTree
 
 from gristmill import declaration
-from gristmill.errors import InputError
+from gristmill.errors import GristmillError, InputError
 from gristmill.orchestrate import assets
 from gristmill.orchestrate.tables import TableIOManager
+from gristmill.plan import STAGES
 from gristmill.spec import AssetSource
 from gristmill.workspace import Workspace
 
@@ -62,7 +63,7 @@ def pipelines(workspace: Workspace, users: dg.Definitions) -> tuple[list[dg.Defi
         try:
             parts[file] = tree.build_defs_at_path(file.parent)
         except Exception as error:  # a user's declaration may be wrong in any way; the others must load
-            problems[file] = str(error) or type(error).__name__
+            problems[file] = _told(workspace, file, error)
     known = {key for found in (*parts.values(), users) for key in _keys(found)}
     for file in parts:
         if (text := _unknown_source(workspace, file, known)) is not None:
@@ -70,6 +71,19 @@ def pipelines(workspace: Workspace, users: dg.Definitions) -> tuple[list[dg.Defi
     for file, text in problems.items():
         parts[file] = assets.broken(file.parent.name, workspace.shown(file), text)
     return list(parts.values()), {workspace.shown(file): text for file, text in problems.items()}
+
+
+def _told(workspace: Workspace, file: Path, error: BaseException) -> str:
+    """What a person should read: the strict reader's words where it refuses the file too, else the first error's."""
+    if declaration.TYPE in file.read_text(errors="replace"):
+        try:
+            workspace.pipeline(file.parent.name)
+        except GristmillError as ours:
+            return str(ours)
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    return str(chain[-1]) or type(chain[-1]).__name__
 
 
 def _keys(found: dg.Definitions) -> list[dg.AssetKey]:
@@ -90,7 +104,8 @@ def _unknown_source(workspace: Workspace, file: Path, known: set[dg.AssetKey]) -
     if not isinstance(source, AssetSource) or assets.source_key(source) in known:
         return None
     line = found.lines.get("source.asset", found.lines.get("source", 1))
-    listed = ", ".join(sorted("/".join(key.path) for key in known if key.path[0] != found.name))
+    pipelines_too = {(name, stage.name) for name in workspace.pipeline_names() for stage in STAGES}
+    listed = ", ".join(sorted("/".join(key.path) for key in known if tuple(key.path) not in pipelines_too))
     return f"{workspace.shown(file)}:{line}: source.asset: must be one of {listed or 'none'}, got {source.asset!r}"
 
 
