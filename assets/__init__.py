@@ -1,0 +1,1 @@
+"""Your own Dagster assets, upstream of the pipelines' snapshots."""

@@ -1,0 +1,1 @@
+"""Your own data contracts."""

@@ -72,7 +72,8 @@ class Encoder:
             mean, scale = _moments(present)
             columns.append(NumericColumn(name, mean, scale, len(present) < len(values)))
         categories = [
-            CategoricalColumn(name, tuple(sorted(set(_texts(train[name]).dropna())))) for name in categorical
+            CategoricalColumn(name, tuple(sorted(_texts(train[name]).dropna().unique())))
+            for name in categorical
         ]
         return cls(tuple(columns), tuple(categories))
 

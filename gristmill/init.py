@@ -94,9 +94,10 @@ def write(folder: Path) -> list[Path]:
         Path(".env"): ENVIRONMENT,
         Path("dvc.yaml"): DVC_YAML,
         Path(".gitignore"): GITIGNORE,
-        Path("pipelines/__init__.py"): "",
-        Path("assets/__init__.py"): "",
-        Path("checks/__init__.py"): "",
+        # Packages, so that no other package of the name is taken for them; not empty, which DVC warns of.
+        Path("pipelines/__init__.py"): '"""One folder a pipeline, each with its defs.yaml."""\n',
+        Path("assets/__init__.py"): '"""Your own Dagster assets, upstream of the pipelines\' snapshots."""\n',
+        Path("checks/__init__.py"): '"""Your own data contracts."""\n',
         SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n",
     }
     written = []

@@ -43,6 +43,11 @@ def received() -> Interrupted | None:
     return Interrupted(_received[0]) if _received else None
 
 
+def obeyed() -> None:
+    """Forget the interrupt: it asked a server to end, which is what the server did."""
+    _received.clear()
+
+
 def _raise(number: int, _frame: Any) -> None:
     _received.append(number)
     if len(_received) > 1:

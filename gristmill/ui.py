@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gristmill.errors import EnvironmentFault
+from gristmill import interrupts
+from gristmill.errors import EnvironmentFault, Interrupted
 from gristmill.workspace import Workspace
 
 
@@ -31,8 +32,11 @@ def serve(workspace: Workspace, port: int) -> None:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
+    code = 0
     try:
         code = served.wait()
+    except Interrupted:
+        interrupts.obeyed()
     finally:
         if served.poll() is None:
             served.terminate()

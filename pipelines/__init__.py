@@ -1,0 +1,1 @@
+"""One folder a pipeline, each with its defs.yaml."""

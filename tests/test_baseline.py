@@ -17,7 +17,7 @@ from gristmill.models import linear
 from gristmill.models.xgboost import matrix
 
 if TYPE_CHECKING:
-    from conftest import Build, Milled
+    from tests.conftest import Build, Milled
 
 KINDS = ("binary", "multiclass", "regression")
 SKLEARN = {

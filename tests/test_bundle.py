@@ -19,7 +19,7 @@ from gristmill.errors import DataError, InputError
 from gristmill.models.dummy import Dummy
 
 if TYPE_CHECKING:
-    from conftest import Mill, Milled
+    from tests.conftest import Mill, Milled
 
 KINDS = ("binary", "multiclass", "regression")
 CLASSES = {"binary": ["no", "yes"], "multiclass": [10, 11, 12]}

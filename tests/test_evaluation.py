@@ -17,7 +17,7 @@ from gristmill.records import Check
 from gristmill.spec import METRICS
 
 if TYPE_CHECKING:
-    from conftest import Build, Mill, Milled
+    from tests.conftest import Build, Mill, Milled
 
 KINDS = ("binary", "multiclass", "regression")
 CHAMPIONS = {"binary": "linear", "multiclass": "xgboost", "regression": "network"}

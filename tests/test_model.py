@@ -13,7 +13,7 @@ from gristmill.errors import GateRefused
 from gristmill.model import CARD_FILE_NAME, LINEAGE_FILE_NAME
 
 if TYPE_CHECKING:
-    from conftest import Mill, Milled
+    from tests.conftest import Mill, Milled
 
 KINDS = ("binary", "multiclass", "regression")
 CHAMPIONS = {"binary": "linear", "multiclass": "xgboost", "regression": "network"}

@@ -18,7 +18,7 @@ from gristmill.errors import EnvironmentFault, GateRefused, InputError
 from gristmill.network import HISTORY_FILE_NAME
 
 if TYPE_CHECKING:
-    from conftest import Build, Mill, Milled
+    from tests.conftest import Build, Mill, Milled
 
 KINDS = ("binary", "multiclass", "regression")
 

@@ -15,7 +15,7 @@ from gristmill.errors import DataError, InputError
 from gristmill.prediction import predict_file
 
 if TYPE_CHECKING:
-    from conftest import Build, Mill, Milled
+    from tests.conftest import Build, Mill, Milled
 
 KINDS = ("binary", "multiclass", "regression")
 HEADER = "amount,visits,code,month,member\n"

@@ -1,0 +1,1 @@
+"""Figures, each beside a peer in one run; `make bench` prints them."""
