@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gristmill.errors import DataError
+from gristmill.errors import DataError, InputError
 
 FILE_NAME = "encoder.json"
+TARGET_FILE_NAME = "target.json"
 VERSION = 1
 # The first two codes of every category; the training rows' values follow in sorted order.
 OTHER, MISSING = 0, 1
@@ -125,6 +126,10 @@ class Encoder:
     @classmethod
     def load(cls, folder: Path) -> Encoder:
         body = json.loads((folder / FILE_NAME).read_text())
+        if body["version"] != VERSION:
+            raise InputError(
+                f"{folder / FILE_NAME}: encoder version {body['version']}, this gristmill reads {VERSION}"
+            )
         return cls(
             tuple(NumericColumn(**column) for column in body["numeric"]),
             tuple(CategoricalColumn(c["name"], tuple(c["values"])) for c in body["categorical"]),
@@ -150,6 +155,16 @@ class Target:
         if positive is not None:
             found = [value for value in found if value != positive] + [positive]
         return cls(tuple(found))
+
+    def save(self, folder: Path) -> None:
+        body = {"classes": self.classes, "mean": self.mean, "scale": self.scale}
+        (folder / TARGET_FILE_NAME).write_text(json.dumps(body, ensure_ascii=False, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Target:
+        body = json.loads((folder / TARGET_FILE_NAME).read_text())
+        classes = body["classes"]
+        return cls(None if classes is None else tuple(classes), body["mean"], body["scale"])
 
     @property
     def num_outputs(self) -> int:

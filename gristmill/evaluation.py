@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from gristmill import charts, files, metrics, models, parts
 from gristmill.baseline import FILE_NAME as BASELINE
 from gristmill.baseline import MODELS
-from gristmill.encode import Encoder, Target
+from gristmill.encode import Target
 from gristmill.records import Check, judge
 from gristmill.spec import METRICS
 from gristmill.tables import ROW_ID
@@ -26,11 +26,10 @@ def make(work: Work) -> Made:
     """Score every model on the test rows and judge the champion, which validation rows have chosen."""
     task = work.spec.task
     settings = work.spec.evaluation
-    data = parts.training(work)
-    _same_encoder(work, data.encoder)
+    encoder, target = parts.fitted(work)
     baseline = json.loads((work.inputs["baseline"].folder / BASELINE).read_text())
     work.progress("predicting test rows", 0, 0)
-    test = parts.test(work, data.encoder, data.target)
+    test = parts.test(work, encoder, target)
     predicted = {
         name: models.load(name, work.inputs["baseline"].folder).predict(test.encoded) for name in MODELS
     }
@@ -76,9 +75,9 @@ def make(work: Work) -> Made:
         "confidence": settings.confidence,
     }
     files.write_json(work.output / FILE_NAME, body)
-    _write_predictions(work, test.rows, test.target, predicted[champion], data.target)
+    _write_predictions(work, test.rows, test.target, predicted[champion], target)
     work.progress("drawing", 0, 0)
-    drawn = charts.draw(work.output, test.target, predicted[champion], data.target.classes, champion)
+    drawn = charts.draw(work.output, test.target, predicted[champion], target.classes, champion)
     values: dict[str, Any] = {"champion": champion, "test_rows": len(test)}
     values |= {f"{task.metric}_{model}": scores[model][task.metric] for model in predicted}
     return Made(tuple(checks), values, (FILE_NAME, *drawn))
@@ -112,12 +111,6 @@ def _gate(
             Check("GM502", "above baseline", verdict, rows, text, gain, accept.above_baseline, (), way_out)
         )
     return checks
-
-
-def _same_encoder(work: Work, encoder: Encoder) -> None:
-    """Baseline and network saw the columns that are evaluated here: one encoder, or the score is of another model."""
-    for stage in ("baseline", "network"):
-        assert Encoder.load(work.inputs[stage].folder) == encoder, f"{stage} was fitted with another encoder"
 
 
 def _bounds(interval: tuple[float, float] | None) -> dict[str, float] | None:

@@ -46,7 +46,7 @@ def make(work: Work) -> Made:
         if file.stem == kind or file.name == "encoder.json":
             shutil.copyfile(file, work.output / file.name)
             manifest.append(file.name)
-    data = parts.training(work)
+    encoder, target = parts.fitted(work)
     task = work.spec.task
     schema = tables.schema_of(work.snapshot)
     facts = {
@@ -54,9 +54,9 @@ def make(work: Work) -> Made:
         "description": work.spec.description,
         "task": task.kind,
         "target": task.target,
-        "features": list(data.encoder.features),
+        "features": list(encoder.features),
         # How a text file of rows is read, so that a value is to the model what it was in training.
-        "types": {name: str(schema.field(name).type) for name in data.encoder.features},
+        "types": {name: str(schema.field(name).type) for name in encoder.features},
         "na_values": list(getattr(work.spec.source, "na_values", ("",))),
         "champion": champion,
         "kind": kind,
@@ -64,7 +64,7 @@ def make(work: Work) -> Made:
         "test": scores["test"][champion],
         "snapshot": work.inputs["snapshot"].record.output_digest,
     }
-    bundle.write(work.output, facts, data.target, sorted(set(manifest)))
+    bundle.write(work.output, facts, target, sorted(set(manifest)))
     (work.output / CARD_FILE_NAME).write_text(_card(work, scores, facts))
     work.progress("predicting in a fresh process", 0, 0)
     check = _parity(work)

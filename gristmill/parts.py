@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from gristmill import split, tables
 from gristmill.encode import Encoded, Encoder, Target
+from gristmill.errors import InputError
 from gristmill.spec import BinaryTask, RegressionTask
 from gristmill.work import Work
 
@@ -48,6 +50,21 @@ def training(work: Work) -> Training:
     return Training(
         encoder, target, train, _part(validation_frame, rows["validation"], encoder, target, roles.target)
     )
+
+
+def fitted(work: Work) -> tuple[Encoder, Target]:
+    """What the models were fitted with, read back; they must all have been fitted with the same."""
+    found = [(Encoder.load(folder), Target.load(folder)) for folder in _fitted_folders(work)]
+    if any(other != found[0] for other in found):
+        raise InputError(
+            f"{work.declaration.name}: baseline and network must have seen the same columns, however their encoders "
+            f"differ; run `gristmill run {work.declaration.name} --force`"
+        )
+    return found[0]
+
+
+def _fitted_folders(work: Work) -> list[Path]:
+    return [work.inputs[stage].folder for stage in ("baseline", "network")]
 
 
 def test(work: Work, encoder: Encoder, target: Target) -> Part:

@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from dvc.exceptions import DvcException
@@ -33,7 +32,7 @@ def dvc_is_calling() -> bool:
     return "DVC_STAGE" in os.environ
 
 
-def commit(workspace: Workspace, declaration: Declaration, stage: str) -> None:
+def commit(workspace: Workspace, declaration: Declaration, stage: str, *, reused: bool) -> None:
     """Put a stage's output and record into DVC's cache and name them in dvc.lock.
 
     The stage has just made sure that its inputs are what they were when it began. Hashing and copying
@@ -42,9 +41,8 @@ def commit(workspace: Workspace, declaration: Declaration, stage: str) -> None:
     folder = workspace.stage_folder(declaration.name, stage)
     output_md5 = files.tree_md5(folder / records.OUTPUT)
     record_md5 = files.file_md5(folder / records.FILE_NAME)
-    # A fresh clone has a lock that names these bytes and a cache that does not hold them yet.
-    is_cached = all(_cached(workspace, md5).exists() for md5 in (output_md5, record_md5))
-    if is_cached and dvc_files.is_locked(declaration, stage, output_md5, record_md5):
+    # Not so for what was made just now: the lock of a fresh clone may name its bytes, its cache lacks them.
+    if reused and dvc_files.is_locked(declaration, stage, output_md5, record_md5):
         return
     repo = _open(workspace)
     file = str(declaration.folder / "dvc.yaml")
@@ -101,11 +99,6 @@ def restore_snapshot(workspace: Workspace, declaration: Declaration, pin: str) -
             "is damaged; remove the object and fetch it with `dvc pull`, or restore the source"
         )
     return True
-
-
-def _cached(workspace: Workspace, md5: str) -> Path:
-    """Where DVC's cache holds an object by default; with the cache elsewhere we ask DVC itself, which takes longer."""
-    return workspace.root / ".dvc" / "cache" / "files" / "md5" / md5[:2] / md5[2:]
 
 
 def _open(workspace: Workspace) -> Any:

@@ -138,6 +138,7 @@ Number = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=Fal
 Share = Annotated[Number, Field(ge=0, le=1)]
 PartShare = Annotated[Number, Field(gt=0, lt=1)]
 Count = Annotated[StrictInt, Field(ge=1)]
+Seed = Annotated[StrictInt, Field(ge=0)]
 Name = Annotated[StrictStr, Field(min_length=1)]
 UserCode = Annotated[StrictStr, AfterValidator(_is_user_code)]
 InsidePath = Annotated[StrictStr, Field(min_length=1), AfterValidator(_stays_inside)]
@@ -424,7 +425,7 @@ class Split(Model):
     """Rows with the same value stay in one part."""
     stratify_on: Name | None = None
     """Each part gets the values of this column in the same shares."""
-    seed: StrictInt = 0
+    seed: Seed = 0
     """The seed of the random choice."""
 
     @model_validator(mode="after")
@@ -456,7 +457,7 @@ class Baseline(Model):
     """The deepest a tree may grow."""
     patience: Count = 25
     """Rounds without a better validation loss before growing stops."""
-    seed: StrictInt = 0
+    seed: Seed = 0
     """The seed of the fits."""
 
 
@@ -522,7 +523,7 @@ class Training(Model):
     """When to stop before the last epoch."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train: auto takes a GPU when there is one."""
-    seed: StrictInt = 0
+    seed: Seed = 0
     """The seed of weights, order and dropout."""
 
 
@@ -533,7 +534,7 @@ class Evaluation(Model):
     """Bootstrap resamples behind each interval."""
     confidence: Annotated[Number, Field(gt=0, lt=1)] = 0.95
     """The intervals' level."""
-    seed: StrictInt = 0
+    seed: Seed = 0
     """The seed of the resamples."""
 
 

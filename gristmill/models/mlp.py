@@ -53,6 +53,9 @@ class Mlp(nn.Module):
             width = hidden
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(width, shape.num_outputs)
+        # Near zero, so that an untrained network answers evenly and its first loss is what theory says.
+        nn.init.normal_(self.head.weight, std=0.01)
+        nn.init.zeros_(self.head.bias)
 
     def forward(self, numeric: Tensor, categorical: Tensor) -> Tensor:
         embedded = [embed(categorical[:, place]) for place, embed in enumerate(self.embeddings)]

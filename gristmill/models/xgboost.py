@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xgboost as xgb
 
-from gristmill.encode import OTHER, Encoded
+from gristmill.encode import MISSING, Encoded
 
 FILE_NAME = "xgboost.ubj"
 
@@ -34,8 +34,8 @@ def load(folder: Path) -> Trees:
 
 
 def matrix(encoded: Encoded, label: np.ndarray | None = None) -> xgb.DMatrix:
-    """The arrays as XGBoost wants them; a value that no training row had counts as missing."""
-    codes = np.where(encoded.categorical == OTHER, np.nan, encoded.categorical).astype(np.float32)
+    """The arrays as XGBoost wants them; a value that is missing, or that no training row had, is missing."""
+    codes = np.where(encoded.categorical <= MISSING, np.nan, encoded.categorical).astype(np.float32)
     kinds = ["q"] * encoded.numeric.shape[1] + ["c"] * codes.shape[1]
     together = np.hstack([encoded.numeric, codes])
     return xgb.DMatrix(together, label, feature_types=kinds, enable_categorical=True)

@@ -60,7 +60,7 @@ def materialize(
         if not outcome.reused:
             report.write(workspace, declaration)
         if outcome.record.passed and not pins.dvc_is_calling():
-            pins.commit(workspace, declaration, stage.name)
+            pins.commit(workspace, declaration, stage.name, reused=outcome.reused)
     return outcome
 
 
