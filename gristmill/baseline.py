@@ -18,7 +18,7 @@ from gristmill.models.dummy import Dummy
 from gristmill.models.linear import Linear
 from gristmill.models.xgboost import Trees, matrix
 from gristmill.records import Check, judge
-from gristmill.spec import BETTER_WHEN_HIGHER, Baseline
+from gristmill.spec import Baseline
 from gristmill.work import Made, Work
 
 FILE_NAME = "baseline.json"
@@ -72,8 +72,7 @@ def _beats_the_dummy(
         work.spec.baseline.seed,
         [(best, "dummy")],
     ).difference[(best, "dummy")][metric]
-    # A loss that is lower is a gain: the bound nearer to zero decides.
-    sure = found is not None and (found[0] > 0 if BETTER_WHEN_HIGHER[metric] else found[1] < 0)
+    sure = metrics.surely_better(metric, found)
     shown = ", ".join(f"{name} {_shown(score)}" for name, score in scores.items())
     interval = "" if found is None else f"; {best} minus dummy {found[0]:.4g} to {found[1]:.4g}"
     return Check(

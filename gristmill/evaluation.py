@@ -23,7 +23,7 @@ PREDICTIONS_FILE_NAME = "predictions.parquet"
 
 
 def make(work: Work) -> Made:
-    """Score every model on the test rows and judge the champion, which validation rows have chosen."""
+    """Score every model on the test rows and judge the champion, which the validation rows have chosen."""
     task = work.spec.task
     settings = work.spec.evaluation
     encoder, target = parts.fitted(work)
@@ -38,9 +38,8 @@ def make(work: Work) -> Made:
     best = str(baseline["best"])
     on_validation = {name: baseline["validation"][name] for name in MODELS}
     on_validation["network"] = work.inputs["network"].record.values[f"{task.metric}_network"]
-    champion = (
-        "network" if metrics.better(task.metric, on_validation["network"], on_validation[best]) else best
-    )
+    lead = _lead(work, best, parts.validation(work, encoder, target))
+    champion = "network" if metrics.surely_better(task.metric, lead) else best
 
     work.progress("resampling for intervals", 0, 0)
     names = METRICS[task.kind]
@@ -64,6 +63,7 @@ def make(work: Work) -> Made:
         "accepted": accepted,
         "test_rows": len(test),
         "validation": on_validation,
+        "network_minus_baseline_on_validation": _bounds(lead),
         "test": scores,
         "intervals": {
             model: {name: _bounds(low_high) for name, low_high in of.items()}
@@ -81,6 +81,30 @@ def make(work: Work) -> Made:
     values: dict[str, Any] = {"champion": champion, "test_rows": len(test)}
     values |= {f"{task.metric}_{model}": scores[model][task.metric] for model in predicted}
     return Made(tuple(checks), values, (FILE_NAME, *drawn))
+
+
+def _lead(work: Work, best: str, validation: parts.Part) -> tuple[float, float] | None:
+    """Interval of the network's score minus the best plain model's, on the validation rows.
+
+    A network that leads by no more than chance is not chosen: between models that cannot be told
+    apart, the plainer one is the better bet for rows that nobody has seen.
+    """
+    settings = work.spec.evaluation
+    predicted = {
+        "network": models.load("mlp", work.inputs["network"].folder).predict(validation.encoded),
+        best: models.load(best, work.inputs["baseline"].folder).predict(validation.encoded),
+    }
+    metric = work.spec.task.metric
+    found = metrics.intervals(
+        [metric],
+        validation.target,
+        predicted,
+        settings.resamples,
+        settings.confidence,
+        settings.seed,
+        [("network", best)],
+    )
+    return found.difference[("network", best)][metric]
 
 
 def _gate(

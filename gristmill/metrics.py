@@ -272,3 +272,10 @@ _FAMILIES: dict[str, Callable[[Sequence[str], np.ndarray, np.ndarray], Prepared]
     "f1_macro": _confusions,
     "r2": _determination,
 }
+
+
+def surely_better(metric: str, difference: tuple[float, float] | None) -> bool:
+    """Whether an interval of one score minus another is a gain over its whole width."""
+    if difference is None:
+        return False
+    return difference[0] > 0 if BETTER_WHEN_HIGHER[metric] else difference[1] < 0

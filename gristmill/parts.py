@@ -67,6 +67,12 @@ def _fitted_folders(work: Work) -> list[Path]:
     return [work.inputs[stage].folder for stage in ("baseline", "network")]
 
 
+def validation(work: Work, encoder: Encoder, target: Target) -> Part:
+    """The validation part, encoded as the models were fitted."""
+    rows = split.read(work.inputs["split"].folder)["validation"]
+    return _part(frame_of(work, rows), rows, encoder, target, work.spec.task.target)
+
+
 def test(work: Work, encoder: Encoder, target: Target) -> Part:
     """The test part; only `evaluation` asks for it."""
     rows = split.read(work.inputs["split"].folder)["test"]

@@ -208,7 +208,7 @@ def _praise(spec: PipelineSpec, metrics: Mapping[str, Any]) -> str:
     shown = _scores(list(scores.values()))
     text = f"{champion} reaches {metric} {shown(scores[champion])} on {metrics['test_rows']:,} test rows"
     if champion == best:
-        return f"{text}; it is a plain model, and the network did not beat it on the validation rows."
+        return f"{text}; it is a plain model, which the network did not beat by more than chance on the validation rows."
     if scores[champion] is None or scores[best] is None:
         return f"{text}; that of the best baseline, {best}, is {shown(scores[best])}."
     gain = scores[champion] - scores[best]

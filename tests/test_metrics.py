@@ -289,3 +289,20 @@ def test_better_and_gain_follow_the_metric() -> None:
     assert metrics.gain("rmse", 3, 2) == -1
     assert metrics.gain("rmse", None, 2) is None
     assert metrics.gain("rmse", 2, None) is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "wanted"),
+    [
+        ("roc_auc", (0.01, 0.2), True),
+        ("roc_auc", (0.0, 0.2), False),
+        ("roc_auc", (-0.2, -0.1), False),
+        ("rmse", (-2.0, -0.1), True),
+        ("rmse", (-2.0, 0.1), False),
+        ("rmse", None, False),
+    ],
+)
+def test_a_gain_is_sure_when_its_whole_interval_is_one(
+    metric: str, difference: tuple[float, float] | None, wanted: bool
+) -> None:
+    assert metrics.surely_better(metric, difference) is wanted
