@@ -200,6 +200,19 @@ class PipelineLock:
 
 
 @contextmanager
+def turn(file: Path) -> Iterator[None]:
+    """Wait for our turn at something that only one process may do at a time, for moments."""
+    with disk_faults(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def stage_lock(private: Path, pipeline: str, stage: str) -> Iterator[None]:
     """One writer per stage; raises Busy when another process writes it now."""
     file = private / "locks" / f"{pipeline}.{stage}.lock"

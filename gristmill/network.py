@@ -25,7 +25,7 @@ HISTORY_FILE_NAME = "training.csv"
 PREFLIGHT_FILE_NAME = "preflight.json"
 # One batch must fall to this share of its first loss.
 OVERFIT_SHARE = 0.1
-OVERFIT_ROWS = 64
+OVERFIT_ROWS = 16
 # How far the first loss may lie from theory: random weights do not answer exactly evenly.
 FIRST_LOSS_TOLERANCE = 0.25
 

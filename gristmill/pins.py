@@ -10,9 +10,10 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from dvc.exceptions import DvcException
+from dvc.exceptions import CollectCacheError, DvcException
 from dvc.lock import LockError
 from dvc.repo import Repo, lock_repo
 
@@ -22,8 +23,8 @@ from gristmill.errors import Busy, EnvironmentFault, InputError
 from gristmill.workspace import Workspace
 
 _PATIENCE_SECONDS = 60
-# "Updating lock file" at each stage is no news to who runs a pipeline.
-logging.getLogger("dvc").setLevel(logging.WARNING)
+# "Updating lock file" at each stage is no news to who runs a pipeline, and what is missing we say ourselves.
+logging.getLogger("dvc").setLevel(logging.ERROR)
 _T = TypeVar("_T")
 
 
@@ -82,8 +83,9 @@ def restore_snapshot(workspace: Workspace, declaration: Declaration, pin: str) -
         stage = repo.stage.load_one(str(declaration.folder / "dvc.yaml"), "snapshot")
         held = all(not out.changed_cache() for out in stage.outs)
         if not held and repo.config["core"].get("remote"):
-            for odb, objects in stage.get_used_objs().items():
-                repo.cloud.pull(objects, odb=odb)
+            with suppress(CollectCacheError):  # the remote does not hold it either
+                for odb, objects in stage.get_used_objs().items():
+                    repo.cloud.pull(objects, odb=odb)
             held = all(not out.changed_cache() for out in stage.outs)
         if not held:
             return False

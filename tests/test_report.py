@@ -266,7 +266,10 @@ def test_a_plain_champion_is_said_to_be_one(world: World) -> None:
     world.make("evaluation", {report.METRICS: scores("xgboost", 0.72, 0.742, -0.03, -0.01)})
     world.make("model", {"model.json": {}})
     text = words(world.report())
-    assert "it is a plain model, which the network did not beat by more than chance on the validation rows." in text
+    assert (
+        "it is a plain model, which the network did not beat by more than chance on the validation rows."
+        in text
+    )
     assert "the network is worse, by more than chance explains" in text
     assert "other metrics xgboost 95% interval network" in text
 

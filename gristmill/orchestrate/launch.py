@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from gristmill import files
 from gristmill.declaration import Declaration
 from gristmill.errors import GristmillError, InputError
 from gristmill.orchestrate import assets, definitions
@@ -40,7 +41,7 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     before = os.getcwd()
     os.chdir(workspace.root)
     try:
-        with dg.DagsterInstance.from_config(str(workspace.root)) as instance:
+        with _instance(workspace) as instance:
             result = dg.materialize(
                 every,
                 selection=dg.AssetSelection.assets(*selection),
@@ -58,6 +59,15 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     if not result.success and not _refused(result):
         raise GristmillError(_cause(result))
     return result.success
+
+
+def _instance(workspace: Workspace) -> dg.DagsterInstance:
+    """The workspace's instance, opened by one process at a time: two that make its tables at once both fail."""
+    with files.turn(workspace.private / "locks" / "dagster.lock"):
+        instance = dg.DagsterInstance.from_config(str(workspace.root))
+        instance.get_runs(limit=1)
+        instance.get_asset_keys(limit=1)
+    return instance
 
 
 def _has_table(workspace: Workspace, source: AssetSource) -> bool:
