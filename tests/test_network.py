@@ -68,7 +68,11 @@ def test_it_is_judged_finite_with_its_history_in_the_reports(milled: Milled) -> 
     mill = milled("regression")
     [check] = mill.record("network").checks
     assert (check.code, check.verdict, check.evaluated) == ("GM401", "passed", 96)
-    assert check.text == "12 epochs, the best 12 with validation loss 0.1736"
+    best = min(history(mill), key=lambda epoch: epoch["validation_loss"])
+    assert (
+        check.text
+        == f"12 epochs, the best {best['epoch']:.0f} with validation loss {best['validation_loss']:.4f}"
+    )
     assert [epoch["epoch"] for epoch in history(mill)] == list(range(1, 13))
     shown = mill.workspace.reports("toy") / HISTORY_FILE_NAME
     assert shown.read_bytes() == (mill.output("network") / HISTORY_FILE_NAME).read_bytes()
@@ -180,18 +184,18 @@ def test_preflight_learns_one_batch_and_starts_where_theory_says(
 ) -> None:
     record = milled(kind).record("preflight")
     overfit, start = record.checks
-    assert (overfit.code, overfit.verdict, overfit.evaluated) == ("GM302", "passed", 64)
+    assert (overfit.code, overfit.verdict, overfit.evaluated) == ("GM302", "passed", 16)
     assert isinstance(overfit.value, float)
     assert isinstance(overfit.limit, float)
     assert 0 < overfit.value <= overfit.limit
     assert (start.code, start.verdict) == ("GM303", "passed")
-    assert record.values["theory"] == pytest.approx(theory)
-    assert record.values["first_loss"] == start.value == pytest.approx(theory, rel=0.5)
+    assert record.values["theory"] == pytest.approx(theory, rel=0.15 if kind == "regression" else 1e-6)
+    assert record.values["first_loss"] == start.value == pytest.approx(record.values["theory"], rel=0.25)
     assert 0 < record.values["overfit_steps"] < 1000
 
 
 def test_t11_a_network_that_learns_too_slowly_is_held_up(build: Build) -> None:
-    # One hidden unit cannot know 64 rows of three classes by heart.
+    # One hidden unit cannot know 16 rows of three classes by heart.
     mill = build("multiclass", network={"hidden": [1]})
     mill.through("split")
     overfit, _ = mill.make("preflight").record.checks

@@ -187,18 +187,19 @@ def test_k53_an_input_that_is_not_its_record_any_more_is_never_used(tmp_path: Pa
 
 
 def test_f21_k51_what_changes_during_the_work_fails_it(tmp_path: Path) -> None:
-    workspace = toy.workspace(tmp_path, contract="checks.rules:RULES")
-    rules = tmp_path / "checks" / "rules.py"
-    rules.write_text(
+    workspace = toy.workspace(tmp_path)
+    (tmp_path / "rules_that_change.py").write_text(
         "import pathlib\n"
         "import pandera.pandas as pa\n"
         "RULES = pa.DataFrameSchema({'age': pa.Column(checks=pa.Check.gt(0))})\n"
         "file = pathlib.Path(__file__)\n"
         "file.write_text(file.read_text() + '# edited\\n')\n"
     )
-    toy.declare(tmp_path, contract="checks.rules:RULES")
+    toy.declare(tmp_path, contract="rules_that_change:RULES")
     made(workspace, "snapshot")
-    with pytest.raises(InputError, match=r"input changed during the run: code changed: checks/rules\.py"):
+    with pytest.raises(
+        InputError, match=r"input changed during the run: code changed: rules_that_change\.py"
+    ):
         made(workspace, "validation")
     assert records.read(workspace.stage_folder("toy", "validation")) is None
 

@@ -21,7 +21,8 @@ class Trees:
         found = self.booster.predict(matrix(encoded)).astype(np.float64)
         if '"binary:logistic"' in self.booster.save_config():
             return np.column_stack([1 - found, found])
-        return found
+        # XGBoost's probabilities are float32, whose sum is 1 only nearly.
+        return found if found.ndim == 1 else found / found.sum(axis=1, keepdims=True)
 
     def save(self, folder: Path) -> None:
         self.booster.save_model(folder / FILE_NAME)

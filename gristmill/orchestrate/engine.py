@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gristmill import dvc_files, files, pins, plan, records, report
+from gristmill import dvc_files, files, plan, records
 from gristmill.declaration import Declaration
 from gristmill.errors import GristmillError
 from gristmill.files import PipelineLock
@@ -41,6 +41,8 @@ def materialize(
 
     A result whose checks failed stays in the workspace to be looked at; dvc.lock does not name it.
     """
+    from gristmill import pins, report
+
     with PipelineLock(workspace.private, declaration.name, run_id):
         dvc_files.refuse_stale(workspace, declaration)
         pin = None
@@ -69,6 +71,8 @@ def _honour_pin(workspace: Workspace, declaration: Declaration) -> str | None:
     pin = dvc_files.pinned(declaration)
     folder = workspace.stage_folder(declaration.name, "snapshot")
     if pin is not None and not _holds(folder, pin):
+        from gristmill import pins
+
         pins.restore_snapshot(workspace, declaration, pin)
     return pin
 
