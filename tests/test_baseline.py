@@ -101,6 +101,8 @@ def test_k45_the_saved_trees_are_those_of_the_best_round_and_no_more(milled: Mil
     assert "best_iteration" not in saved.booster.attributes()
     found = saved.predict(data.validation.encoded)
     wanted = booster.predict(validation, iteration_range=(0, best + 1)).astype(np.float64)
+    if kind == "multiclass":
+        wanted /= wanted.sum(axis=1, keepdims=True)
     assert np.array_equal(found[:, 1] if kind == "binary" else found, wanted)
 
 
