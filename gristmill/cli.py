@@ -92,10 +92,9 @@ def run(
     workspace = Workspace.find()
     declaration = workspace.pipeline(pipeline)
     stages = plan.through(to)
-    standings = plan.standing(workspace, declaration, stages)
     screen = terminal.Screen(quiet=as_json)
-    moved = _pin_moved(workspace, declaration)
-    if not (refresh or force or moved):
+    if not (refresh or force or _pin_moved(workspace, declaration)):
+        standings = plan.standing(workspace, declaration, stages)
         for standing in standings:
             if standing.state not in ("current", "failed"):
                 break

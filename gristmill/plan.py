@@ -208,8 +208,8 @@ def perform(
             for upstream in stage.upstream
         }
         planned = plan_record(workspace, declaration, stage, inputs)
-        present = records.read(folder)
-        if present and not (force or refresh) and why_not(stage, present, planned, folder) is None:
+        present = None if force or refresh else records.read(folder)
+        if present is not None and why_not(stage, present, planned, folder) is None:
             return Outcome(present, True, time.perf_counter() - began)
 
         started = time.time()

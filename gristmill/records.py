@@ -121,10 +121,12 @@ def read(folder: Path) -> Record | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{file} must be a record, however it is not: {error}; make the stage again"
+            f"{file} must be a record, however it is not: {error}; make the stage again with --force"
         ) from error
     if stated != files.digest(body):
-        raise InputError(f"{file}: the record's hash is wrong, it was edited; make the stage again")
+        raise InputError(
+            f"{file}: the record's hash is wrong, it was edited; make the stage again with --force"
+        )
     return record
 
 

@@ -179,6 +179,25 @@ def test_a_gate_that_says_no_is_exit_1_now_and_when_asked_again(tmp_path: Path) 
     assert gristmill(tmp_path, "materialize", "toy/split").returncode == 1
 
 
+def test_a_fault_behind_a_warning_is_a_fault(tmp_path: Path) -> None:
+    # The constant column is a warning; the contract's own code then fails in a way nobody foresaw.
+    toy.workspace(tmp_path, features={"include": ["age", "shop", "kind"]})
+    lines = toy.rows().splitlines()
+    text = "\n".join([f"{lines[0]},kind", *(f"{line},same" for line in lines[1:])])
+    (tmp_path / "data" / "toy.csv").write_text(text + "\n")
+    broken = (
+        "import gristmill.split as split\n"
+        "def make(work):\n    raise ZeroDivisionError('unforeseen')\n"
+        "split.make = make\n"
+        "from gristmill import cli\ncli.main()\n"
+    )
+    ran = toy.call(tmp_path, "python", "-c", f"import sys; sys.argv = ['gristmill', 'run', 'toy']\n{broken}")
+    assert ran.returncode == 5
+    assert "GM106 constant warned" in ran.stderr
+    assert "toy__split failed: ZeroDivisionError: unforeseen" in ran.stderr.splitlines()[-1]
+    assert ran.stdout == ""
+
+
 def test_a_stale_dvc_file_is_refused(tmp_path: Path) -> None:
     toy.workspace(tmp_path)
     (tmp_path / "pipelines" / "toy" / "dvc.yaml").unlink()
@@ -219,7 +238,7 @@ def test_k49_an_interrupt_is_no_success_and_publishes_nothing(tmp_path: Path, nu
     assert list(work.rglob("manifest.json"))
 
 
-def test_f01_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_f01_k56_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path: Path) -> None:
     toy.workspace(tmp_path, training={"epochs": 60, "early_stopping": {"patience": 60}, "batch_size": 2})
     process = subprocess.Popen(
         ["gristmill", "run", "toy"], cwd=tmp_path, env=toy.environment(), stderr=subprocess.DEVNULL
@@ -228,8 +247,11 @@ def test_f01_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path: Path) -> No
     _wait(lambda: len(list(work.rglob("manifest.json"))) > 0)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert statuses(tmp_path) == ["STARTED"]
     ran = gristmill(tmp_path, "run", "toy")
     assert ran.returncode == 0, ran.stderr
+    # K56: the run whose process is gone is not shown as going on.
+    assert statuses(tmp_path) == ["SUCCESS", "FAILURE"]
     assert [line.split()[1:3] for line in ran.stderr.splitlines() if " kept" in line][:2] == [
         ["snapshot", "kept"],
         ["validation", "kept"],
@@ -240,6 +262,16 @@ def test_f01_a_kill_loses_nothing_and_the_next_run_goes_on(tmp_path: Path) -> No
     first = records.read(resumed)
     assert gristmill(tmp_path, "run", "toy", "--force").returncode == 0
     assert records.read(resumed) == first
+
+
+def statuses(folder: Path) -> list[str]:
+    """How Dagster's runs stand, the latest first."""
+    code = (
+        "import dagster as dg\n"
+        "with dg.DagsterInstance.from_config('.') as instance:\n"
+        "    print(' '.join(run.status.value for run in instance.get_runs()))\n"
+    )
+    return toy.call(folder, "python", "-c", code).stdout.split()
 
 
 def _wait(condition: object, seconds: float = 90) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import dagster as dg
 
@@ -18,6 +20,7 @@ from gristmill.plan import Stage
 from gristmill.spec import AssetSource
 from gristmill.workspace import Workspace
 
+_HOLDER = "gristmill/process"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -48,7 +51,7 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
                 instance=instance,
                 resources={"table": TableIOManager(workspace)},
                 run_config=_QUIET,
-                tags={"gristmill/pipeline": declaration.name, "gristmill/by": door.by},
+                tags={"gristmill/pipeline": declaration.name, "gristmill/by": door.by, _HOLDER: _holder()},
                 raise_on_error=False,
             )
     finally:
@@ -65,9 +68,29 @@ def _instance(workspace: Workspace) -> dg.DagsterInstance:
     """The workspace's instance, opened by one process at a time: two that make its tables at once both fail."""
     with files.turn(workspace.private / "locks" / "dagster.lock"):
         instance = dg.DagsterInstance.from_config(str(workspace.root))
-        instance.get_runs(limit=1)
         instance.get_asset_keys(limit=1)
+        _bury_the_dead(instance)
     return instance
+
+
+def _bury_the_dead(instance: dg.DagsterInstance) -> None:
+    """Fail the runs whose process is gone: a killed process cannot say so, and they would stay started."""
+    under_way = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
+    for run in instance.get_runs(under_way):
+        holder = run.tags.get(_HOLDER)
+        here = holder is not None and holder.startswith(f"{socket.gethostname()}/")
+        if here and holder != _holder(int(str(holder).rsplit("/", 2)[1])):
+            instance.report_run_failed(run, f"process disappeared ({holder})")
+
+
+def _holder(pid: int | None = None) -> str:
+    """Host, process and when it started (in clock ticks since boot): a number that is used again is another's."""
+    pid = pid or os.getpid()
+    try:
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        started = "gone"
+    return f"{socket.gethostname()}/{pid}/{started}"
 
 
 def _has_table(workspace: Workspace, source: AssetSource) -> bool:
@@ -89,9 +112,10 @@ def _upstream(workspace: Workspace, source: AssetSource) -> list[dg.AssetsDefini
 
 
 def _refused(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether the run ended because a check said no, which is a result and no fault."""
+    """Whether the run ended because a check said no, which is a result and no fault. A warning says nothing."""
     return any(
-        not evaluation.passed and evaluation.blocking for evaluation in result.get_asset_check_evaluations()
+        not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR
+        for evaluation in result.get_asset_check_evaluations()
     )
 
 
