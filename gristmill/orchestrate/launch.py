@@ -60,7 +60,7 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     if door.caught:
         raise door.caught[0]
     if not result.success and not _refused(result):
-        raise GristmillError(_cause(result))
+        raise GristmillError(_cause(workspace, result))
     return result.success
 
 
@@ -119,11 +119,15 @@ def _refused(result: dg.ExecuteInProcessResult) -> bool:
     )
 
 
-def _cause(result: dg.ExecuteInProcessResult) -> str:
+def _cause(workspace: Workspace, result: dg.ExecuteInProcessResult) -> str:
+    """One line for what nobody foresaw, its traceback in a log that the line names."""
     for event in result.all_events:
         if event.is_step_failure and event.step_failure_data.error is not None:
+            log = workspace.private / "logs" / f"fault-{result.run_id[:8]}.log"
+            files.write_bytes(log, event.step_failure_data.error.to_string().encode())
             error = event.step_failure_data.error
             while error.cause is not None:
                 error = error.cause
-            return f"{event.step_key} failed: {' '.join(error.message.split())}"
+            message = " ".join(error.message.split())
+            return f"{event.step_key} failed: {message}; the traceback is in {workspace.shown(log)}"
     return "the run failed; see its log in Dagster"
