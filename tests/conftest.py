@@ -41,6 +41,15 @@ def declare(tmp_path: Path) -> Declare:
     return write
 
 
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """An empty workspace at tmp_path, with a folder for data."""
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    return Workspace(tmp_path)
+
+
 # Pipelines that run: a small table of each kind of task, with text codes such as 007, missing values,
 # truth values and months, and a declaration that mills it in seconds.
 

@@ -14,40 +14,11 @@ import pytest
 from gristmill import sources, tables
 from gristmill.errors import DataError, InputError
 from gristmill.sources import text
-from gristmill.spec import PipelineSpec
 from gristmill.tables import SourceTable
 from gristmill.workspace import Workspace
+from tests.reading import declared, opened, whole
 
 UTC = datetime.UTC
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "dvc.yaml").touch()
-    return Workspace(tmp_path)
-
-
-def declared(source: dict[str, Any], **more: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate(
-        {
-            "source": source,
-            "task": {"kind": "regression", "target": "y", "metric": "rmse", "accept": {"at_most": 1}},
-            "split": {"test": 0.2, "validation": 0.1},
-        }
-        | more
-    )
-
-
-def opened(workspace: Workspace, content: str | bytes, name: str = "x.csv", **source: Any) -> SourceTable:
-    """A file in data/, opened as a source."""
-    (workspace.root / "data" / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    return sources.open_source(declared({"path": f"data/{name}"} | source), workspace)
-
-
-def whole(source: SourceTable) -> pa.Table:
-    return pa.Table.from_batches(list(source.batches), source.schema)
 
 
 def column(workspace: Workspace, *values: str, **source: Any) -> tuple[str, list[Any]]:

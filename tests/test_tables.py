@@ -8,58 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gristmill import files, sources, tables
+from gristmill import files, tables
 from gristmill.errors import DataError, GristmillError
-from gristmill.spec import PipelineSpec
 from gristmill.tables import GROUP_ROWS, PART_ROWS, SourceTable
 from gristmill.workspace import Workspace
+from tests.reading import declared, opened
 
 UTC = datetime.UTC
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "data").mkdir()
-    (tmp_path / "dvc.yaml").touch()
-    return Workspace(tmp_path)
-
-
-def declared(source: dict[str, Any], **more: Any) -> PipelineSpec:
-    return PipelineSpec.model_validate(
-        {
-            "source": source,
-            "task": {"kind": "regression", "target": "y", "metric": "rmse", "accept": {"at_most": 1}},
-            "split": {"test": 0.2, "validation": 0.1},
-        }
-        | more
-    )
-
-
-def opened(workspace: Workspace, content: str | bytes, name: str = "x.csv", **source: Any) -> SourceTable:
-    """A file in data/, opened as a source."""
-    (workspace.root / "data" / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    return sources.open_source(declared({"path": f"data/{name}"} | source), workspace)
-
-
-def whole(source: SourceTable) -> pa.Table:
-    return pa.Table.from_batches(list(source.batches), source.schema)
-
-
-def column(workspace: Workspace, *values: str, **source: Any) -> tuple[str, list[Any]]:
-    """The type and the values of column x of a CSV that holds these texts."""
-    lines = "".join(f"{value},0\n" for value in values)
-    table = whole(opened(workspace, "x,y\n" + lines, **source))
-    return str(table.schema.field("x").type), table["x"].to_pylist()
-
-
-def refused(workspace: Workspace, content: str | bytes, name: str = "x.csv", **source: Any) -> str:
-    """What is said of a source that cannot be read: one line."""
-    with pytest.raises(DataError, match=r"^(data/x|source\.types|source\.format)") as caught:
-        whole(opened(workspace, content, name, **source))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
 
 # The snapshot's side
 
