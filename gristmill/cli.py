@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gristmill import interrupts
-from gristmill.errors import DeclarationError, GristmillError, InputError
+from gristmill.errors import DeclarationError, GristmillError, InputError, Interrupted
 
 if TYPE_CHECKING:
     from gristmill.declaration import Declaration
@@ -48,7 +48,8 @@ def main() -> None:
         error.show()  # type: ignore[attr-defined]
         code = 2
     except (KeyboardInterrupt, typer.Abort):
-        code = 130
+        # One that a library's own handler took: which signal it was is not known any more.
+        code, message = Interrupted().exit_code, str(Interrupted())
     except Exception:
         code, message = 5, f"a fault of gristmill's own; the traceback is in {_log_fault()}"
     # Libraries turn an interrupt into other errors, or into none: the signal itself has the last word.
@@ -249,14 +250,22 @@ def predict(
     ] = None,
 ) -> None:
     """Predict the rows of a file with an accepted model."""
-    from gristmill import prediction
+    from gristmill import plan, prediction, records
 
     folder = Path(model)
     if not folder.is_dir():
         from gristmill.workspace import Workspace
 
         workspace = Workspace.find()
-        folder = workspace.stage_folder(workspace.pipeline(model).name, "model")
+        declaration = workspace.pipeline(model)
+        folder = workspace.stage_folder(model, "model")
+        standing = plan.standing(workspace, declaration)[-1]
+        if standing.record is not None and standing.state != "current":
+            made = json.loads((folder / records.RUN_FILE_NAME).read_text())["started"]
+            print(
+                f"gristmill: the model of {made} answers, which is not what {model} declares now ({standing.why})",
+                file=sys.stderr,
+            )
     rows = prediction.predict_file(folder, file, output)
     if output is not None:
         print(f"predicted {rows:,} rows into {output}")

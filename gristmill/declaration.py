@@ -238,7 +238,9 @@ def _check_scalar(file: Path, node: ScalarNode, path: Path_, problems: list[Prob
     if not same_number and (type(value) is not type(other) or repr(value) != repr(other)):
         shown = f"the date {other}" if hasattr(other, "isoformat") else _shown(other)
         given = node.value if len(node.value) <= 80 else node.value[:77] + "..."
-        text = f"{given} is {_shown(value)} to YAML 1.2 (DVC) and {shown} to YAML 1.1 (Dagster); quote it"
+        both_numbers = type(value) is int and type(other) is int
+        way_out = f"write {value} or {other}" if both_numbers else "quote it"
+        text = f"{given} is {_shown(value)} to YAML 1.2 (DVC) and {shown} to YAML 1.1 (Dagster); {way_out}"
         problems.append(Problem(file, node.start_mark.line + 1, _dotted(path), text))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gristmill import files
 from gristmill.declaration import SCHEMA_FILE, json_schema
-from gristmill.errors import EnvironmentFault
+from gristmill.errors import EnvironmentFault, InputError
 
 DAGSTER_YAML = """\
 # The Dagster instance of this workspace; it lives in .dagster/ beside this file.
@@ -86,7 +86,15 @@ code_location_name = "{name}"
 
 
 def write(folder: Path) -> list[Path]:
-    """Write what is not there yet and return it; nothing that is there is touched."""
+    """Write what is not there yet and return it; nothing that is there is touched.
+
+    Raises InputError within another workspace: DVC and Dagster would each take another of the two.
+    """
+    for parent in folder.parents:
+        if (parent / "pipelines").is_dir() and (parent / "dvc.yaml").is_file():
+            raise InputError(
+                f"{folder} must lie outside of any workspace, however {parent} is one; run it elsewhere"
+            )
     name = "".join(sign if sign.isalnum() else "-" for sign in folder.name.lower()).strip("-") or "workspace"
     contents = {
         Path("pyproject.toml"): PYPROJECT.format(name=name),

@@ -82,6 +82,8 @@ STAGES = (
             ("GM106", "constant"),
             ("GM107", "finite"),
             ("GM108", "known in time"),
+            ("GM109", "numbers as text"),
+            ("GM110", "identifiers"),
         ),
     ),
     Stage(
@@ -334,7 +336,11 @@ def standing(
                 failed = [f"{check.code} {check.name}" for check in record.checks if not check.passed]
                 state, why = "failed", ", ".join(failed)
             else:
-                state, why = "current", "nothing it depends on changed"
+                pinned = "pinned; --refresh takes what the source holds now"
+                state, why = (
+                    "current",
+                    pinned if candidate.name == "snapshot" else "nothing it depends on changed",
+                )
         states[candidate.name] = state
         found.append(Standing(candidate.name, state, why, record))
     return found

@@ -134,7 +134,14 @@ def _is_cron(text: str) -> str:
     return text
 
 
-Number = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False)]
+class _OrScientific:
+    """1e-3 is a number to YAML 1.2 and text to the YAML 1.1 that `dg check yaml` reads the file with."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return handler(core) | {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+[eE][+-]?[0-9]+$"}
+
+
+Number = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False), _OrScientific()]
 Share = Annotated[Number, Field(ge=0, le=1)]
 PartShare = Annotated[Number, Field(gt=0, lt=1)]
 Count = Annotated[StrictInt, Field(ge=1)]

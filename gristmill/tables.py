@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,7 +179,7 @@ def roles(spec: PipelineSpec, schema: pa.Schema) -> Roles:
     def check(where: str, names: Iterable[str]) -> None:
         for name in names:
             if name not in present:
-                problems.append(f"{where}: no column {name!r} in the data; its columns are {listed(present)}")
+                problems.append(f"{where}: no column {name!r} in the data; {_nearest(name, present)}")
 
     split = spec.split
     check("task.target", [spec.task.target])
@@ -215,6 +216,12 @@ def roles(spec: PipelineSpec, schema: pa.Schema) -> Roles:
     if problems:
         raise DataError("\n".join(problems))
     return Roles(spec.task.target, tuple(numeric), tuple(categorical))
+
+
+def _nearest(name: str, present: list[str]) -> str:
+    by_lower = {other.lower(): other for other in present}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[close[0]]!r}?" if close else f"its columns are {listed(present)}"
 
 
 def listed(names: list[str]) -> str:

@@ -70,7 +70,9 @@ class Screen:
         for check in record.checks:
             if check.verdict != "passed":
                 color = _VERDICT_COLORS[check.verdict]
-                self._err.print(f"   [{color}]{check.code} {check.name} {check.verdict}[/]: {check.text}")
+                way_out = f"; {check.way_out}" if check.verdict == "warned" and check.way_out else ""
+                told = f"{check.text}{way_out}".replace("[", r"\[")
+                self._err.print(f"   [{color}]{check.code} {check.name} {check.verdict}[/]: {told}")
 
     def skipped(self, standings: list[Standing]) -> None:
         """Why nothing is done."""

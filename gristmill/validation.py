@@ -39,6 +39,12 @@ def make(work: Work) -> Made:
         ),
         columns.finite(infinite),
         columns.known(roles.features, after),
+        columns.numbers_as_text(_numbers_as_text(table, roles)),
+        columns.identifier(
+            roles.categorical,
+            {name: profile[name]["distinct"] for name in roles.categorical},
+            {name: rows - profile[name]["missing"] for name in roles.categorical},
+        ),
     ]
     body = {
         "rows": rows,
@@ -46,6 +52,24 @@ def make(work: Work) -> Made:
     }
     files.write_json(work.output / FILE_NAME, body)
     return Made(tuple(checks), {"rows": rows, "features": len(roles.features)})
+
+
+def _numbers_as_text(table: ibis.Table, roles: Roles) -> dict[str, tuple[int, int, str]]:
+    """For each feature of text: its values, how many of them are numbers, and the first that is none."""
+    names = [name for name in roles.categorical if table[name].type().is_string()]
+    if not names:
+        return {}
+    asked: dict[str, Any] = {}
+    for place, name in enumerate(names):
+        number = table[name].try_cast("float64")
+        asked[f"values.{place}"] = table[name].count()
+        asked[f"numbers.{place}"] = number.count()
+        asked[f"other.{place}"] = ibis.ifelse(number.isnull(), table[name], None).min()
+    found = table.aggregate(**asked).to_pyarrow().to_pylist()[0]
+    return {
+        name: (found[f"values.{place}"], found[f"numbers.{place}"], str(found[f"other.{place}"]))
+        for place, name in enumerate(names)
+    }
 
 
 def _role(name: str, roles: Roles) -> str:

@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import time
@@ -71,7 +73,8 @@ def test_json_says_how_each_stage_stands_and_what_was_found(finished: Path) -> N
 
 def test_status_says_why(finished: Path) -> None:
     ran = gristmill(finished, "status", "toy", "--why")
-    assert ran.stdout.count("nothing it depends on changed") == 8
+    assert ran.stdout.count("nothing it depends on changed") == 7
+    assert "pinned; --refresh takes what the source holds now" in ran.stdout
     body = json.loads(gristmill(finished, "status", "--json").stdout)
     assert body["toy"][0]["stage"] == "snapshot"
 
@@ -98,6 +101,27 @@ def test_predictions_come_from_the_accepted_model(finished: Path) -> None:
     lines = (finished / "answer.csv").read_text().splitlines()
     assert lines[0] == "bought,probability_False,probability_True"
     assert len(lines) == 401
+
+
+def test_an_older_model_answers_and_says_so(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    toy.declare(folder, task=toy.DECLARED["task"] | {"accept": {"at_least": 0.99}})
+    assert gristmill(folder, "run", "toy").returncode == 1
+    ran = gristmill(folder, "predict", "toy", "data/toy.csv", "-o", "answer.csv")
+    assert ran.returncode == 0
+    assert "answers, which is not what toy declares now (evaluation failed)" in ran.stderr
+
+
+def test_progress_is_shown_while_a_stage_works(finished: Path, tmp_path: Path) -> None:
+    # In a terminal of its own, as a user has one.
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    toy.declare(folder, training={"epochs": 400, "batch_size": 8, "early_stopping": {"patience": 400}})
+    shown = toy.call(
+        folder, "script", "-qec", "gristmill run toy --to network", "/dev/null", TERM="xterm"
+    ).stdout
+    assert len(set(re.findall(r"epoch (\d+):", shown))) > 5
 
 
 def test_render_prints_every_default(finished: Path) -> None:

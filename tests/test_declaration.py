@@ -158,7 +158,8 @@ def test_no_file_at_all(tmp_path: Path) -> None:
     ],
 )
 def test_k17_a_scalar_with_two_meanings_is_refused(declare: Declare, value: str, new: str, old: str) -> None:
-    text = f"{value} is {new} to YAML 1.2 (DVC) and {old} to YAML 1.1 (Dagster); quote it"
+    way_out = "write 10 or 8" if value == "010" else "quote it"
+    text = f"{value} is {new} to YAML 1.2 (DVC) and {old} to YAML 1.1 (Dagster); {way_out}"
     assert problems(declare(GOOD + f"  description: {value}\n")) == [(15, "description", text)]
     quoted = declaration.read(declare(GOOD + f"  description: '{value}'\n"))
     assert quoted.spec.description == value
@@ -475,3 +476,10 @@ def test_the_schema_offers_every_section() -> None:
 
     attributes = declaration.json_schema()["properties"]["attributes"]
     assert described(attributes) == set(declaration.PipelineSpec.model_fields)
+
+
+def test_k17_a_number_that_yaml_1_1_takes_for_text_fits_the_schema_that_dagster_checks_with() -> None:
+    number = declaration.json_schema()["$defs"]["AdamW"]["properties"]["lr"]
+    assert jsonschema.Draft202012Validator(number).is_valid("1e-3")
+    assert not jsonschema.Draft202012Validator(number).is_valid("fast")
+    assert not jsonschema.Draft202012Validator(number).is_valid(0)

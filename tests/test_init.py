@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from gristmill import init
+from gristmill.errors import InputError
 from gristmill.workspace import Workspace
 from tests import toy
 
@@ -49,3 +50,9 @@ def test_no_telemetry_is_declared_for_the_instance_and_for_the_uploader() -> Non
     assert yaml.safe_load(init.DAGSTER_YAML)["telemetry"] == {"enabled": False}
     assert "DAGSTER_DISABLE_TELEMETRY=1" in init.ENVIRONMENT
     assert "analytics = false" in init.DVC_CONFIG
+
+
+def test_no_workspace_is_put_into_another(tmp_path: Path) -> None:
+    init.write(tmp_path)
+    with pytest.raises(InputError, match=f"must lie outside of any workspace, however {tmp_path} is one"):
+        init.write(tmp_path / "pipelines" / "toy")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gristmill import declaration
+from gristmill.spec import METRICS
 from tests import toy
 from tests.workspace.test_three_doors import clone
 
@@ -17,8 +18,12 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_declaration_shown_is_the_one_in_the_repository() -> None:
-    (shown,) = blocks("yaml")
+def test_the_declarations_shown_are_right(tmp_path: Path) -> None:
+    shown, own = blocks("yaml")
+    file = tmp_path / "churn" / "defs.yaml"
+    file.parent.mkdir()
+    file.write_text(own)
+    assert declaration.read(file).spec.features.exclude == ("customer_id", "closed_at")
     assert shown == (ROOT / "pipelines" / "digits" / "defs.yaml").read_text()
     assert declaration.read(ROOT / "pipelines" / "digits" / "defs.yaml").spec.task.target == "digit"
 
@@ -45,6 +50,11 @@ def test_commands_and_python_run_as_they_stand(tmp_path: Path) -> None:
 def test_what_the_readme_shows_is_there() -> None:
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", README):
         assert (ROOT / picture).is_file()
+
+
+def test_the_metrics_listed_are_the_metrics() -> None:
+    for kind, names in METRICS.items():
+        assert f"| {kind} | {', '.join(names)} |" in README
 
 
 @pytest.mark.parametrize("command", ["check", "run", "status", "render", "predict", "init", "ui"])

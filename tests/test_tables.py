@@ -152,3 +152,11 @@ def test_a_column_that_does_not_fit_its_role_is_told(more: dict[str, Any], words
 def test_every_refusal_has_an_exit_code_for_input() -> None:
     assert issubclass(DataError, GristmillError)
     assert DataError("x").exit_code == 2
+
+
+def test_a_name_that_is_nearly_a_columns_is_told_the_column() -> None:
+    schema = pa.schema([("Churn", pa.string()), ("x", pa.int64())])
+    task = {"kind": "multiclass", "target": "churn", "metric": "accuracy", "accept": {"at_least": 0}}
+    spec = declared({"path": "x.csv"}, task=task)
+    with pytest.raises(DataError, match=r"no column 'churn' in the data; did you mean 'Churn'\?"):
+        tables.roles(spec, schema)

@@ -1,4 +1,4 @@
-"""GM106 to GM108: features vary, are finite, and are known when a prediction is needed."""
+"""GM106 to GM110: features vary, are finite, known in time, of the type they look, and no identifiers."""
 
 from __future__ import annotations
 
@@ -59,6 +59,65 @@ def known(features: Collection[str], after: Collection[str]) -> Check:
         len(features),
         text,
         len(found),
+        0,
+        cases,
+        "add them to features.exclude",
+    )
+
+
+NUMBERS_SHARE = 0.9
+IDENTIFIER_SHARE = 0.95
+IDENTIFIER_ROWS = 100
+
+
+def numbers_as_text(found: Mapping[str, tuple[int, int, str]]) -> Check:
+    """A column of numbers that a few other texts turn into thousands of categories.
+
+    `found` holds, by feature of text: values, those of them that are numbers, and the first that is none.
+    """
+    odd = {
+        name: (values, numbers, other)
+        for name, (values, numbers, other) in found.items()
+        if values and NUMBERS_SHARE <= numbers / values < 1
+    }
+    if odd:
+        name, (values, numbers, other) = next(iter(odd.items()))
+        text = f"{name!r} is text, though {numbers:,} of {values:,} values are numbers; one that is none: {other!r}"
+        text += f" (and {len(odd) - 1} more columns)" if len(odd) > 1 else ""
+    else:
+        text = f"none of {len(found)} features of text holds mostly numbers"
+    cases = tuple(
+        {"column": name, "numbers": numbers, "values": values, "other": other}
+        for name, (values, numbers, other) in list(odd.items())[:MAX_CASES]
+    )
+    verdict = "passed" if not found else judge(not odd, "warn", len(found))
+    way_out = "name such texts in source.na_values, or declare source.types to find the rows; else exclude the column"
+    return Check("GM109", "numbers as text", verdict, len(found), text, len(odd), 0, cases, way_out)
+
+
+def identifier(
+    categorical: Collection[str], distinct: Mapping[str, int], present: Mapping[str, int]
+) -> Check:
+    """A category that nearly every row has to itself is a name, and says nothing of rows to come."""
+    names = {
+        name: distinct[name]
+        for name in categorical
+        if present[name] >= IDENTIFIER_ROWS and distinct[name] >= IDENTIFIER_SHARE * present[name]
+    }
+    text = (
+        f"{', '.join(names)}: nearly as many values as rows"
+        if names
+        else (f"none of {len(categorical)} categories is an identifier")
+    )
+    cases = tuple({"column": name, "distinct": count} for name, count in list(names.items())[:MAX_CASES])
+    verdict = "passed" if not categorical else judge(not names, "warn", len(categorical))
+    return Check(
+        "GM110",
+        "identifiers",
+        verdict,
+        len(categorical),
+        text,
+        len(names),
         0,
         cases,
         "add them to features.exclude",

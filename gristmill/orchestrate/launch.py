@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef
 
 from gristmill import files
 from gristmill.declaration import Declaration
@@ -21,6 +22,11 @@ from gristmill.spec import AssetSource
 from gristmill.workspace import Workspace
 
 _HOLDER = "gristmill/process"
+_NO_CAPTURE = {
+    "module": "dagster._core.storage.noop_compute_log_manager",
+    "class": "NoOpComputeLogManager",
+    "config": {},
+}
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -67,7 +73,10 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
 def _instance(workspace: Workspace) -> dg.DagsterInstance:
     """The workspace's instance, opened by one process at a time: two that make its tables at once both fail."""
     with files.turn(workspace.private / "locks" / "dagster.lock"):
-        instance = dg.DagsterInstance.from_config(str(workspace.root))
+        # Dagster would read our output through files and other processes, which hold it back until a stage
+        # ends and have their own idea of Ctrl-C.
+        reference = InstanceRef.from_dir(str(workspace.root), overrides={"compute_logs": _NO_CAPTURE})
+        instance = dg.DagsterInstance.from_ref(reference)
         instance.get_asset_keys(limit=1)
         _bury_the_dead(instance)
     return instance
@@ -123,11 +132,13 @@ def _cause(workspace: Workspace, result: dg.ExecuteInProcessResult) -> str:
     """One line for what nobody foresaw, its traceback in a log that the line names."""
     for event in result.all_events:
         if event.is_step_failure and event.step_failure_data.error is not None:
-            log = workspace.private / "logs" / f"fault-{result.run_id[:8]}.log"
-            files.write_bytes(log, event.step_failure_data.error.to_string().encode())
             error = event.step_failure_data.error
             while error.cause is not None:
                 error = error.cause
+            if error.cls_name in ("DagsterExecutionInterruptedError", "Interrupted", "KeyboardInterrupt"):
+                raise KeyboardInterrupt
+            log = workspace.private / "logs" / f"fault-{result.run_id[:8]}.log"
+            files.write_bytes(log, event.step_failure_data.error.to_string().encode())
             message = " ".join(error.message.split())
             return f"{event.step_key} failed: {message}; the traceback is in {workspace.shown(log)}"
     return "the run failed; see its log in Dagster"

@@ -58,3 +58,20 @@ def test_cases_are_bounded() -> None:
     ):
         assert (len(found.cases), found.value) == (MAX_CASES, 40)
         assert found.cases[0]["column"] == "c00"
+
+
+def test_a_column_of_numbers_that_one_cell_turns_into_text_is_told() -> None:
+    found = columns.numbers_as_text(
+        {"charges": (7043, 7032, " "), "plan": (7043, 0, "a"), "code": (10, 10, "None")}
+    )
+    assert (found.code, found.verdict, found.evaluated) == ("GM109", "warned", 3)
+    assert found.text == "'charges' is text, though 7,032 of 7,043 values are numbers; one that is none: ' '"
+    assert "source.na_values" in found.way_out
+    assert columns.numbers_as_text({"plan": (10, 5, "V45")}).verdict == "passed"
+    assert columns.numbers_as_text({}).verdict == "passed"
+
+
+def test_a_category_of_its_own_for_each_row_is_told() -> None:
+    found = columns.identifier(["id", "plan"], {"id": 990, "plan": 3}, {"id": 1000, "plan": 1000})
+    assert (found.code, found.verdict, found.text) == ("GM110", "warned", "id: nearly as many values as rows")
+    assert columns.identifier(["id"], {"id": 50}, {"id": 50}).verdict == "passed"
