@@ -134,14 +134,7 @@ def _is_cron(text: str) -> str:
     return text
 
 
-class _OrScientific:
-    """1e-3 is a number to YAML 1.2 and text to the YAML 1.1 that `dg check yaml` reads the file with."""
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return handler(core) | {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+[eE][+-]?[0-9]+$"}
-
-
-Number = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False), _OrScientific()]
+Number = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 PartShare = Annotated[Number, Field(gt=0, lt=1)]
 Count = Annotated[StrictInt, Field(ge=1)]
@@ -586,6 +579,16 @@ class PipelineSpec(Model):
     retrain: Retrain | None = None
     """When the pipeline runs by itself."""
 
+    @classmethod
+    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """The JSON Schema, in which a number may also be text such as 1e-3.
+
+        That is a number to YAML 1.2 and text to the YAML 1.1 that `dg check yaml` reads the file with.
+        """
+        schema = super().model_json_schema(*arguments, **options)
+        _allow_scientific(schema)
+        return schema
+
     @model_validator(mode="after")
     def _columns_have_one_role(self) -> Self:
         target = self.task.target
@@ -598,3 +601,20 @@ class PipelineSpec(Model):
             if column == target:
                 raise ValueError(f"{target!r} is both target and split.{role}")
         return self
+
+
+# pydantic writes the limits of a number that has a validator before it under names no reader of schemas knows.
+_LIMITS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+
+
+def _allow_scientific(schema: Any) -> None:
+    """Let each number of a JSON Schema be in scientific notation as well, within its limits."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "number":
+            schema |= {"type": ["number", "string"], "pattern": r"^[+-]?[0-9]+[eE][+-]?[0-9]+$"}
+            schema |= {_LIMITS[name]: schema.pop(name) for name in _LIMITS if name in schema}
+        for value in list(schema.values()):
+            _allow_scientific(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            _allow_scientific(value)
