@@ -113,11 +113,14 @@ def test_the_ui_serves_the_workspace_on_this_machine_only_and_ends_with_all_its_
 
 def test_no_telemetry_leaves_the_webserver(tmp_path: Path) -> None:
     toy.workspace(tmp_path)
-    # What dg has written down of its commands, waiting to be uploaded when a webserver starts.
-    assert toy.call(tmp_path, "dg", "list", "defs", HOME=str(tmp_path / "home")).returncode == 0
-    log = tmp_path / "home" / ".dagster" / "logs" / "event.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text('{"action": "something"}\n')
+    home = tmp_path / "home"
+
+    def waiting_to_be_sent() -> None:
+        """What dg writes down of its commands, which a webserver uploads when it starts."""
+        log = home / ".dagster" / "logs" / "event.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text('{"action": "something"}\n')
+
     came: list[str] = []
 
     class Listener(http.server.BaseHTTPRequestHandler):
@@ -131,14 +134,21 @@ def test_no_telemetry_leaves_the_webserver(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{listener.server_address[1]}/actions"
         port = free_port()
         # As a user types it: nothing but the workspace's own files says that telemetry is off.
-        environment = {"HOME": str(tmp_path / "home"), "DAGSTER_TELEMETRY_URL": url}
+        environment = {"HOME": str(home), "DAGSTER_TELEMETRY_URL": url}
         arguments = ("env", "-u", "DAGSTER_DISABLE_TELEMETRY", "dg", "dev", "--port", str(port))
+        waiting_to_be_sent()
         with served(tmp_path, *arguments, port=port, **environment):
             time.sleep(5)
+        assert came == []
         # The listener hears what is sent: the same webserver without the workspace's file does send.
+        # Dagster gives up without a word when another of its processes writes the log just then.
         (tmp_path / ".env").unlink()
-        with served(tmp_path, *arguments, port=port, **environment):
-            wait(lambda: bool(came), 60)
+        for _ in range(4):
+            waiting_to_be_sent()
+            with served(tmp_path, *arguments, port=port, **environment), contextlib.suppress(AssertionError):
+                wait(lambda: bool(came), 10)
+            if came:
+                break
         listener.shutdown()
     assert came[0] == "/actions"
 
