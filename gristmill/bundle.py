@@ -91,6 +91,7 @@ def load_model(path: str | Path) -> Bundle:
         raise InputError(
             f"{path} must be a model's folder, however it has no {FILE_NAME}; run the pipeline first"
         )
+    _refuse_failed(folder)
     try:
         body = json.loads((folder / FILE_NAME).read_text())
         version, kind, classes = int(body["version"]), str(body["kind"]), body["classes"]
@@ -120,3 +121,16 @@ def load_model(path: str | Path) -> Bundle:
             )
     target = Target(None if classes is None else tuple(classes))
     return Bundle(body, Encoder.load(folder), target, models.load(kind, folder))
+
+
+def _refuse_failed(folder: Path) -> None:
+    """A bundle in its pipeline has a record beside it, which says whether it passed its parity check."""
+    record = folder.parent / "record.json"
+    if (
+        folder.name == "output"
+        and record.is_file()
+        and not json.loads(record.read_text()).get("passed", False)
+    ):
+        raise InputError(
+            f"{folder} must have passed its checks, however it did not; see {record}, and do not use it"
+        )

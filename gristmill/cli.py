@@ -17,6 +17,7 @@ from gristmill.errors import DeclarationError, GristmillError, InputError, Inter
 
 if TYPE_CHECKING:
     from gristmill.declaration import Declaration
+    from gristmill.plan import Standing
     from gristmill.workspace import Workspace
 
 app = typer.Typer(
@@ -50,6 +51,8 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         # One that a library's own handler took: which signal it was is not known any more.
         code, message = Interrupted().exit_code, str(Interrupted())
+    except MemoryError:
+        code, message = 4, "out of memory; free some, or give the work fewer rows"
     except Exception:
         code, message = 5, f"a fault of gristmill's own; the traceback is in {_log_fault()}"
     # Libraries turn an interrupt into other errors, or into none: the signal itself has the last word.
@@ -104,9 +107,10 @@ def run(
                 plan.refuse_failed(standing.record)
         else:
             dvc_files.refuse_stale(workspace, declaration)
-            screen.skipped(standings)
-            _print_result(workspace, declaration, stages[-1].name, screen, as_json)
-            return
+            if _is_settled(workspace, declaration, standings):
+                screen.skipped(standings)
+                _print_result(workspace, declaration, stages[-1].name, screen, as_json)
+                return
     from gristmill.orchestrate import launch
     from gristmill.orchestrate.engine import Door
 
@@ -118,6 +122,18 @@ def run(
         if record is not None:
             plan.refuse_failed(record)
     _print_result(workspace, declaration, stages[-1].name, screen, as_json)
+
+
+def _is_settled(workspace: Workspace, declaration: Declaration, standings: list[Standing]) -> bool:
+    """Whether lock and reports say what the records say; a kill may have come before they did."""
+    from gristmill import dvc_files, plan
+
+    return all(
+        standing.record is not None
+        and dvc_files.is_locked(workspace, declaration, plan.stage(standing.stage))
+        and plan.reports_are_kept(workspace, standing.record)
+        for standing in standings
+    )
 
 
 def _pin_moved(workspace: Workspace, declaration: Declaration) -> bool:

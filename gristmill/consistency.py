@@ -34,6 +34,10 @@ def check(workspace: Workspace, *, fix: bool) -> tuple[list[Problem], list[Path]
         if not found:
             wanted = dvc_files.text(workspace, declaration)
             _compare(workspace, declaration.folder / "dvc.yaml", wanted, fix, problems, written)
+            lock = dvc_files.without_removed_keys(workspace, declaration) if fix else None
+            if lock is not None:
+                files.write_bytes(declaration.folder / "dvc.lock", lock.encode())
+                written.append(workspace.shown(declaration.folder / "dvc.lock"))
     return problems, written
 
 

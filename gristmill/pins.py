@@ -17,9 +17,9 @@ from dvc.exceptions import CollectCacheError, DvcException
 from dvc.lock import LockError
 from dvc.repo import Repo, lock_repo
 
-from gristmill import dvc_files, files, records
+from gristmill import dvc_files, files, plan, records
 from gristmill.declaration import Declaration
-from gristmill.errors import Busy, EnvironmentFault, InputError
+from gristmill.errors import Busy, InputError
 from gristmill.workspace import Workspace
 
 _PATIENCE_SECONDS = 60
@@ -39,11 +39,8 @@ def commit(workspace: Workspace, declaration: Declaration, stage: str, *, reused
     The stage has just made sure that its inputs are what they were when it began. Hashing and copying
     happen outside of the repository's lock, which is held for milliseconds.
     """
-    folder = workspace.stage_folder(declaration.name, stage)
-    output_md5 = files.tree_md5(folder / records.OUTPUT)
-    record_md5 = files.file_md5(folder / records.FILE_NAME)
     # Not so for what was made just now: the lock of a fresh clone may name its bytes, its cache lacks them.
-    if reused and dvc_files.is_locked(declaration, stage, output_md5, record_md5):
+    if reused and dvc_files.is_locked(workspace, declaration, plan.stage(stage)):
         return
     repo = _open(workspace)
     file = str(declaration.folder / "dvc.yaml")
@@ -65,7 +62,8 @@ def commit(workspace: Workspace, declaration: Declaration, stage: str, *, reused
             fresh.dump(update_pipeline=False)
 
     try:
-        _patiently(write)
+        with files.disk_faults(workspace.root / ".dvc"):
+            _patiently(write)
     except DvcException as error:
         raise InputError(f"{declaration.name}/{stage}: DVC refused: {_one_line(error)}") from error
     finally:
@@ -126,8 +124,6 @@ def _patiently(action: Callable[[], _T]) -> _T:
                     f"DVC's lock is held by another process for {_PATIENCE_SECONDS} s: {_one_line(error)}"
                 ) from error
             time.sleep(0.2)
-        except PermissionError as error:
-            raise EnvironmentFault(f"{error.filename} must be writable, however: {error.strerror}") from error
 
 
 def _one_line(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -209,14 +209,17 @@ def perform(
             upstream: records.demand(workspace.stage_folder(name, upstream), name, upstream)
             for upstream in stage.upstream
         }
+        _refuse_mixture(workspace, declaration, stage)
         planned = plan_record(workspace, declaration, stage, inputs)
+        home = workspace.work(name, stage.name)
+        staging, scratch = home / "staging", home / planned.fingerprint[:16]
+        _finish_publishing(staging, folder)
         present = None if force or refresh else records.read(folder)
         if present is not None and why_not(stage, present, planned, folder) is None:
+            _keep_reports(workspace, present)
             return Outcome(present, True, time.perf_counter() - began)
 
         started = time.time()
-        home = workspace.work(name, stage.name)
-        staging, scratch = home / "staging", home / planned.fingerprint[:16]
         with files.disk_faults(home):
             shutil.rmtree(staging, ignore_errors=True)
             (staging / records.OUTPUT).mkdir(parents=True)
@@ -234,7 +237,7 @@ def perform(
                 f"got {found}); restore the pinned data with `dvc pull`, or take the new with "
                 f"`gristmill run {name} --refresh`"
             )
-        record = planned.with_result(files.tree_digests(work.output), made.checks, made.values)
+        record = planned.with_result(files.tree_digests(work.output), made.checks, made.values, made.reports)
         for file, content in made.beside.items():
             files.write_json(staging / file, content)
         seconds = time.perf_counter() - began
@@ -249,9 +252,7 @@ def perform(
         files.write_json(staging / records.RUN_FILE_NAME, run)
         record.write(staging)
         files.publish(staging, folder)
-        for report in made.reports:
-            content = (folder / records.OUTPUT / report).read_bytes()
-            files.write_bytes(workspace.reports(name) / report, content)
+        _keep_reports(workspace, record)
         shutil.rmtree(home, ignore_errors=True)
         return Outcome(record, False, seconds)
 
@@ -260,24 +261,39 @@ def plan_record(
     workspace: Workspace, declaration: Declaration, stage: Stage, inputs: dict[str, Input]
 ) -> Record:
     """The record the stage would have now, without its result."""
-    digests = {upstream: inputs[upstream].record.output_digest for upstream in stage.reads}
-    digests |= {
-        gate: inputs[gate].record.output.get(records.PASSED_FILE_NAME, "none") for gate in stage.gates
-    }
+    digests = _digests(stage, inputs)
+    code = fingerprint.code(stage.entry.partition(":")[0], workspace.root, user_code(declaration, stage))
     return Record(
         declaration.name,
         stage.name,
         digests,
         fingerprint.section(declaration.spec, stage.sections),
-        fingerprint.code(stage.entry.partition(":")[0], workspace.root, user_code(declaration, stage)),
+        code
+        | {
+            name: files.file_digest(workspace.root / name)
+            for name in user_files(workspace, declaration, stage)
+        },
         fingerprint.packages(stage.packages),
     )
+
+
+def _digests(stage: Stage, inputs: dict[str, Input]) -> dict[str, str]:
+    """What a stage's record says of its inputs: the output it reads, or the words of a gate that passed."""
+    digests = {upstream: inputs[upstream].record.output_digest for upstream in stage.reads}
+    gates = {gate: inputs[gate].record.output.get(records.PASSED_FILE_NAME, "none") for gate in stage.gates}
+    return digests | gates
 
 
 def user_code(declaration: Declaration, stage: Stage) -> list[str]:
     """The user's own `module:name` entries that a stage runs."""
     contract = declaration.spec.contract
     return [contract] if stage.name == "validation" and isinstance(contract, str) else []
+
+
+def user_files(workspace: Workspace, declaration: Declaration, stage: Stage) -> list[str]:
+    """The user's own files beside code that a stage reads, as paths from the root: a contract's suite."""
+    suite = getattr(declaration.spec.contract, "suite", None) if stage.name == "validation" else None
+    return [suite] if suite is not None and (workspace.root / suite).is_file() else []
 
 
 def why_not(stage: Stage, present: Record, planned: Record, folder: Path) -> str | None:
@@ -344,6 +360,54 @@ def standing(
         states[candidate.name] = state
         found.append(Standing(candidate.name, state, why, record))
     return found
+
+
+def reports_are_kept(workspace: Workspace, record: Record) -> bool:
+    """Whether reports/ holds what the record's stage puts there."""
+    folder = workspace.reports(record.pipeline)
+    return all(
+        (folder / name).is_file() and files.file_digest(folder / name) == record.output[name]
+        for name in record.reports
+    )
+
+
+def _keep_reports(workspace: Workspace, record: Record) -> None:
+    """Put into reports/ what is not there, or is of another run: a kill may have come between."""
+    if reports_are_kept(workspace, record):
+        return
+    output = workspace.stage_folder(record.pipeline, record.stage) / records.OUTPUT
+    for name in record.reports:
+        files.write_bytes(workspace.reports(record.pipeline) / name, (output / name).read_bytes())
+
+
+def _finish_publishing(staging: Path, folder: Path) -> None:
+    """A folder with a record is finished work; a kill between publishing's two renames must not lose it."""
+    if not folder.exists() and (staging / records.FILE_NAME).is_file():
+        files.publish(staging, folder)
+
+
+def _refuse_mixture(workspace: Workspace, declaration: Declaration, stage: Stage) -> None:
+    """Every stage before this one must have passed, for the declaration and for the inputs of now.
+
+    Each of two inputs may be whole and passed and yet belong to other splits: rows that trained one
+    would test it. Other code or packages do not make a mixture; `status` tells of them.
+    """
+    name = declaration.name
+    for earlier in through(stage.name)[:-1]:
+        inputs = {
+            up: records.demand(workspace.stage_folder(name, up), name, up, whole=False)
+            for up in earlier.upstream
+        }
+        record = records.demand(
+            workspace.stage_folder(name, earlier.name), name, earlier.name, whole=False
+        ).record
+        made_of = replace(record, inputs=_digests(earlier, inputs))
+        wanted = replace(made_of, declaration=fingerprint.section(declaration.spec, earlier.sections))
+        if cause := records.first_cause(record, wanted):
+            raise GateRefused(
+                f"{name}/{stage.name} must be made of what belongs together, however {earlier.name} is stale: {cause}; "
+                f"run `gristmill run {name} --to {stage.name}`"
+            )
 
 
 def refuse_failed(record: Record) -> None:

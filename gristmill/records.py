@@ -74,6 +74,8 @@ class Record:
     checks: tuple[Check, ...] = ()
     values: dict[str, float | int | str | None] = field(default_factory=dict)
     """Figures of the stage: rows, scores, epochs."""
+    reports: tuple[str, ...] = ()
+    """Files of the output that reports/ holds as well."""
 
     @property
     def passed(self) -> bool:
@@ -89,9 +91,13 @@ class Record:
         return files.digest(self.output)
 
     def with_result(
-        self, output: dict[str, str], checks: tuple[Check, ...], values: dict[str, Any]
+        self,
+        output: dict[str, str],
+        checks: tuple[Check, ...],
+        values: dict[str, Any],
+        reports: tuple[str, ...] = (),
     ) -> Record:
-        return replace(self, output=output, checks=checks, values=values)
+        return replace(self, output=output, checks=checks, values=values, reports=reports)
 
     def content(self) -> dict[str, Any]:
         body = {"version": VERSION, **asdict(self), "passed": self.passed}
@@ -115,8 +121,9 @@ def read(folder: Path) -> Record | None:
                 f"{VERSION}; use the gristmill that wrote it, or make the stage again"
             )
         checks = tuple(Check(**(check | {"cases": tuple(check["cases"])})) for check in body["checks"])
-        names = Record.__dataclass_fields__.keys() - {"checks"}
-        record = Record(**{name: body[name] for name in names}, checks=checks)
+        names = Record.__dataclass_fields__.keys() - {"checks", "reports"}
+        reports = tuple(body["reports"])
+        record = Record(**{name: body[name] for name in names}, checks=checks, reports=reports)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -155,8 +162,11 @@ class Input:
     """The folder of the stage's output files."""
 
 
-def demand(folder: Path, pipeline: str, stage: str) -> Input:
-    """The stage's output, which must exist, be whole and have passed; raises GateRefused or InputError."""
+def demand(folder: Path, pipeline: str, stage: str, *, whole: bool = True) -> Input:
+    """The stage's output, which must exist and have passed; raises GateRefused or InputError.
+
+    It must be `whole` as well, every file what the record says, unless only the record is wanted.
+    """
     record = read(folder)
     run = f"run `gristmill run {pipeline} --to {stage}`"
     if record is None:
@@ -166,7 +176,7 @@ def demand(folder: Path, pipeline: str, stage: str) -> Input:
         raise GateRefused(
             f"{pipeline}/{stage} must have passed, however it did not ({failed}); see {folder / FILE_NAME}"
         )
-    if difference := first_difference(record, folder):
+    if whole and (difference := first_difference(record, folder)):
         raise InputError(f"{pipeline}/{stage} must be as its record says, however {difference}; {run}")
     return Input(record, folder / OUTPUT)
 

@@ -166,7 +166,7 @@ class PathSource(Model):
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
     """The text encoding of a CSV or TSV; a UTF-8 byte order mark is accepted."""
     na_values: tuple[StrictStr, ...] = ("",)
-    """The texts that mean 'missing'; nothing else is read as missing."""
+    """The texts that mean 'missing'; nothing else does, but null in JSON lines, where an empty text is a text."""
     types: dict[Name, ColumnType] = {}
     """Types of columns whose text alone does not say them, such as an id with leading zeros."""
 

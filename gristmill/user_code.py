@@ -23,6 +23,9 @@ def load(root: Path, entry: str) -> Any:
                 f"{entry}: {module_name} imports {error.name}, which is not installed"
             ) from error
         raise InputError(f"{entry}: module {module_name} must lie in {root}, however it does not") from error
+    except Exception as error:
+        line = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"{entry}: {module_name} must load, however it raises {line}") from error
     file = getattr(module, "__file__", None)
     if file is None or not Path(file).resolve().is_relative_to(root.resolve()):
         raise InputError(f"{entry}: module {module_name} must lie in {root}, however it was found at {file}")

@@ -140,10 +140,15 @@ class Mill:
         return found
 
     def forge(self, stage: str) -> None:
-        """Make a stage's record agree with files that were edited after it."""
+        """Make a stage's record agree with files that were edited after it, and later records with it."""
         found = self.record(stage)
         digests = files.tree_digests(self.output(stage))
-        found.with_result(digests, found.checks, found.values).write(self.output(stage).parent)
+        forged = found.with_result(digests, found.checks, found.values, found.reports)
+        forged.write(self.output(stage).parent)
+        for later in plan.STAGES:
+            if stage in later.reads and (record := records.read(self.output(later.name).parent)):
+                inputs = record.inputs | {stage: forged.output_digest}
+                replace(record, inputs=inputs).write(self.output(later.name).parent)
 
     def work(self, stage: str) -> Work:
         """What a stage is handed, for a test that looks at the same rows."""

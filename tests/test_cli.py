@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,57 @@ def test_progress_is_shown_while_a_stage_works(finished: Path, tmp_path: Path) -
         folder, "script", "-qec", "gristmill run toy --to network", "/dev/null", TERM="xterm"
     ).stdout
     assert len(set(re.findall(r"epoch (\d+):", shown))) > 5
+
+
+def test_what_a_kill_kept_from_lock_and_reports_is_put_right(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    lock = folder / "pipelines" / "toy" / "dvc.lock"
+    reports = folder / "pipelines" / "toy" / "reports"
+    whole, metrics = lock.read_text(), (reports / "metrics.json").read_bytes()
+    lock.write_text(whole[: whole.index("\n  evaluation:\n") + 1])
+    (reports / "metrics.json").unlink()
+    ran = gristmill(folder, "run", "toy")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count(" kept") == 8
+    assert lock.read_text() == whole
+    assert (reports / "metrics.json").read_bytes() == metrics
+    assert "up to date" in toy.call(folder, "dvc", "status").stdout
+
+
+def test_a_model_that_failed_its_parity_answers_nothing(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    home = Workspace(folder).stage_folder("toy", "model")
+    record = records.read(home)
+    assert record is not None
+    failed = replace(record.checks[0], verdict="failed")
+    record.with_result(record.output, (failed,), record.values, record.reports).write(home)
+    ran = gristmill(folder, "predict", "toy", "data/toy.csv", "-o", "refused.csv")
+    assert ran.returncode == 2
+    assert "must have passed its checks, however it did not" in ran.stderr
+    assert not (folder / "refused.csv").exists()
+
+
+def test_faults_of_the_users_own_code_are_the_users(tmp_path: Path) -> None:
+    toy.workspace(tmp_path)
+    (tmp_path / "assets" / "mine.py").write_text(
+        "import dagster as dg\n"
+        "@dg.asset(key=['raw', 'mine'], io_manager_key='table')\n"
+        "def mine():\n    raise ValueError('boom')\n"
+    )
+    toy.declare(tmp_path, source={"asset": "raw/mine"})
+    ran = gristmill(tmp_path, "run", "toy")
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
+    assert "raw__mine failed: ValueError: boom; the traceback is in .gristmill/logs/" in ran.stderr
+    (tmp_path / "checks" / "people.py").write_text("PEOPLE = 1 / 0\n")
+    toy.declare(tmp_path, contract="checks.people:PEOPLE")
+    ran = gristmill(tmp_path, "run", "toy")
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == (
+        "gristmill: checks.people:PEOPLE: checks.people must load, however it raises "
+        "ZeroDivisionError: division by zero"
+    )
 
 
 def test_render_prints_every_default(finished: Path) -> None:

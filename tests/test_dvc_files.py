@@ -1,9 +1,10 @@
+import contextlib
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from gristmill import dvc_files, plan
+from gristmill import dvc_files, pins, plan
 from gristmill.errors import InputError
 from tests import toy
 
@@ -71,3 +72,44 @@ def test_a_lock_with_conflict_markers_is_named(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"dvc.lock must be DVC's lock file.*resolve its conflicts"):
         dvc_files.pinned(workspace.pipeline("toy"))
+
+
+def test_a_removed_key_is_noticed_for_dvc_does_not(tmp_path: Path) -> None:
+    workspace = toy.workspace(tmp_path)
+    for stage in ("snapshot", "validation", "split"):
+        plan.perform(workspace, workspace.pipeline("toy"), plan.stage(stage), "run")
+        with contextlib.chdir(tmp_path):
+            pins.commit(workspace, workspace.pipeline("toy"), stage, reused=False)
+    lock = tmp_path / "pipelines" / "toy" / "dvc.lock"
+    before = lock.read_text()
+    toy.declare(tmp_path, split={"test": 0.25, "validation": 0.2})
+    assert lock.read_text() == before
+    changed = toy.DECLARED["task"].copy()
+    toy.declare(tmp_path, features={"exclude": ["customer"]}, task=changed)
+    for stage in ("validation", "split"):
+        plan.perform(workspace, workspace.pipeline("toy"), plan.stage(stage), "run")
+        with contextlib.chdir(tmp_path):
+            pins.commit(workspace, workspace.pipeline("toy"), stage, reused=False)
+    toy.declare(tmp_path)
+    named = YAML(typ="safe").load(lock)["stages"]
+    assert list(named) == ["snapshot"]
+    assert dvc_files.pinned(workspace.pipeline("toy")) is not None
+    assert "validation:" in toy.call(tmp_path, "dvc", "status").stdout
+
+
+def test_a_default_that_is_written_out_moves_no_pin(tmp_path: Path) -> None:
+    workspace = toy.workspace(tmp_path)
+    plan.perform(workspace, workspace.pipeline("toy"), plan.stage("snapshot"), "run")
+    with contextlib.chdir(tmp_path):
+        pins.commit(workspace, workspace.pipeline("toy"), "snapshot", reused=False)
+    pin = dvc_files.pinned(workspace.pipeline("toy"))
+    assert pin is not None
+    toy.declare(tmp_path, source={"path": "data/toy.csv", "encoding": "utf-8"})
+    declaration = workspace.pipeline("toy")
+    assert dvc_files.pinned(declaration) == pin
+    # DVC sees another text, so the lock is to be written again; then it is clean.
+    assert not dvc_files.is_locked(workspace, declaration, plan.stage("snapshot"))
+    with contextlib.chdir(tmp_path):
+        pins.commit(workspace, declaration, "snapshot", reused=True)
+    assert dvc_files.is_locked(workspace, declaration, plan.stage("snapshot"))
+    assert "up to date" in toy.call(tmp_path, "dvc", "status", "pipelines/toy/dvc.yaml:snapshot").stdout

@@ -221,7 +221,7 @@ def test_k29_a_score_that_is_undefined_is_not_accepted(copied: Milled) -> None:
     table.loc[(table["part"] == "test") & (bought == "no"), "part"] = "gap"
     table.to_parquet(file, index=False)
     mill.forge("split")
-    [check] = mill.make("evaluation").record.checks
+    [check] = mill.make("evaluation", force=True).record.checks
     assert (check.code, check.verdict, check.evaluated, check.value) == ("GM501", "not verified", 0, None)
     assert check.text == "roc_auc of linear is undefined on the test rows: not decidable, so not accepted"
     said = scores(mill)
@@ -270,4 +270,4 @@ def test_models_that_saw_other_columns_than_the_test_rows_have_are_not_judged(co
     file.write_text(file.read_text().replace('"7"', '"8"'))
     mill.forge("network")
     with pytest.raises(InputError, match="baseline and network must have seen the same columns"):
-        mill.make("evaluation")
+        mill.make("evaluation", force=True)

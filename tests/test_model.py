@@ -76,7 +76,7 @@ def tampered(mill: Mill, kind: str) -> None:
 def test_a_model_that_is_not_the_one_that_was_scored_fails(copied: Milled, kind: str) -> None:
     mill = copied(kind)
     tampered(mill, kind)
-    outcome = mill.make("model")
+    outcome = mill.make("model", force=True)
     assert not outcome.reused
     [check] = outcome.record.checks
     assert (check.code, check.verdict, check.evaluated) == ("GM601", "failed", 120)
@@ -98,7 +98,7 @@ def test_other_data_than_was_scored_fails(copied: Milled) -> None:
     seen.loc[5, "prediction"] += 1e-9
     seen.to_parquet(file, index=False)
     mill.forge("evaluation")
-    [check] = mill.make("model").record.checks
+    [check] = mill.make("model", force=True).record.checks
     assert (check.verdict, check.value) == ("failed", 1)
 
 
@@ -106,7 +106,7 @@ def test_a_bundle_that_a_fresh_process_cannot_load_fails_with_its_reason(copied:
     mill = copied("regression")
     (mill.output("network") / "mlp.safetensors").write_bytes(b"\0" * 100)
     mill.forge("network")
-    [check] = mill.make("model").record.checks
+    [check] = mill.make("model", force=True).record.checks
     assert (check.verdict, check.evaluated) == ("failed", 120)
     assert check.text.startswith("the fresh process failed: safetensors._safetensors_rust.SafetensorError")
 

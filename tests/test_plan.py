@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,71 @@ def test_a_declaration_may_be_named_only_once_in_the_workspace(tmp_path: Path) -
     assert (declaration.name, declaration.folder) == ("toy", tmp_path / "pipelines" / "toy")
     with pytest.raises(InputError, match="pipeline must be one of toy, got 'nope'"):
         workspace.pipeline("nope")
+
+
+def test_k57_stages_that_do_not_belong_together_are_refused_however_whole_and_passed_each_is(
+    tmp_path: Path,
+) -> None:
+    workspace = toy.workspace(tmp_path)
+    made(workspace, *(stage.name for stage in plan.through("evaluation")))
+    toy.declare(tmp_path, split=toy.DECLARED["split"] | {"seed": 2})
+    made(workspace, "split")
+    # Baseline and network were fitted on rows that the new split tests with.
+    with pytest.raises(GateRefused, match="however baseline is stale: its input split changed"):
+        made(workspace, "evaluation")
+    # An edited section is a mixture too, before its stage is made again.
+    toy.declare(tmp_path, split=toy.DECLARED["split"] | {"seed": 3})
+    with pytest.raises(
+        GateRefused, match=r"however split is stale: the declaration changed: split\.seed: 2 -> 3"
+    ):
+        made(workspace, "baseline")
+
+
+def test_rows_that_nobody_validated_train_nothing(tmp_path: Path) -> None:
+    workspace = toy.workspace(tmp_path)
+    made(workspace, *(stage.name for stage in plan.through("baseline")))
+    lines = toy.rows().splitlines()
+    (tmp_path / "data" / "toy.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    made(workspace, "snapshot", refresh=True)
+    with pytest.raises(GateRefused, match="however validation is stale: its input snapshot changed"):
+        made(workspace, "baseline")
+
+
+# Great Expectations imports what Python deprecates.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_edited_suite_is_an_edited_contract(tmp_path: Path) -> None:
+    workspace = toy.workspace(tmp_path)
+    suite = tmp_path / "checks" / "people.json"
+
+    def write(oldest: int) -> None:
+        rule = {
+            "type": "expect_column_values_to_be_between",
+            "kwargs": {"column": "age", "min_value": 0, "max_value": oldest},
+        }
+        suite.write_text(json.dumps({"name": "people", "expectations": [rule]}))
+
+    write(100)
+    toy.declare(tmp_path, contract={"suite": "checks/people.json"})
+    assert made(workspace, "snapshot", "validation")[1].record.passed
+    write(20)
+    assert why(workspace, "validation") == "code changed: checks/people.json"
+    assert not made(workspace, "validation")[0].record.passed
+
+
+def test_a_kill_between_the_two_renames_of_publishing_loses_nothing(tmp_path: Path) -> None:
+    workspace = toy.workspace(tmp_path)
+    made(workspace, "snapshot")
+    staging = workspace.work("toy", "snapshot") / "staging"
+    staging.parent.mkdir(parents=True)
+    workspace.stage_folder("toy", "snapshot").rename(staging)
+    assert made(workspace, "snapshot")[0].reused
+
+
+def test_the_code_of_every_model_counts_where_models_are_loaded_by_name(tmp_path: Path) -> None:
+    workspace = toy.workspace(tmp_path)
+    made(workspace, *(stage.name for stage in plan.through("evaluation")))
+    record = records.read(workspace.stage_folder("toy", "evaluation"))
+    assert record is not None
+    assert {
+        f"gristmill:models/{name}.py" for name in ("dummy", "linear", "mlp", "xgboost")
+    } <= record.code.keys()

@@ -560,11 +560,25 @@ def test_parquet_names_that_would_be_lost_are_refused(workspace: Workspace, name
 
 def test_types_are_not_declared_for_parquet(workspace: Workspace) -> None:
     parquet(workspace, pa.table({"a": [1], "y": [1]}))
-    source = declared({"path": "data/x.parquet", "types": {"a": "string"}})
-    with pytest.raises(
-        DataError, match=r"source.types is for text files, however Parquet files say their own"
-    ):
-        sources.open_source(source, workspace)
+    for option in ({"types": {"a": "string"}}, {"na_values": ["", "NA"]}, {"separator": ";"}):
+        source = declared({"path": "data/x.parquet"} | option)
+        with pytest.raises(DataError, match=rf"source.{next(iter(option))} is for delimited text, however"):
+            sources.open_source(source, workspace)
+
+
+def test_k02_texts_that_mean_missing_do_so_in_json_lines_where_they_are_declared(
+    workspace: Workspace,
+) -> None:
+    assert json_column(workspace, '"NA"', '"DE"', '""') == ("string", ["NA", "DE", ""])
+    assert json_column(workspace, '"NA"', "1", "null", na_values=["NA"]) == ("int64", [None, 1, None])
+    content = '{"x": 1, "y": 2}\n'
+    assert "source.separator is for delimited text" in refused_options(workspace, content, separator=";")
+
+
+def refused_options(workspace: Workspace, content: str, **source: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        opened(workspace, content, "x.jsonl", **source)
+    return str(caught.value)
 
 
 def test_a08_a09_damaged_parquet_is_refused(workspace: Workspace) -> None:

@@ -40,6 +40,10 @@ def check(table: ibis.Table, task: Task) -> Check:
     dropped = f"; {absent:,} rows without a target are left out" if absent else ""
     if isinstance(task, RegressionTask):
         return _number(table, task, rows, absent, dropped)
+    kind = column.type()
+    if not (kind.is_string() or kind.is_integer() or kind.is_boolean() or kind.is_floating()):
+        text = f"a class is text, a whole number or a truth value; {task.target!r} is {kind}"
+        return Check(CODE, NAME, "failed", rows, text, way_out="turn the target into text upstream")
     classes = table.filter(~is_missing(column))[task.target].nunique().execute()
     if isinstance(task, BinaryTask):
         comparable = _comparable(column, task)

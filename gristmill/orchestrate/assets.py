@@ -47,6 +47,8 @@ def build(workspace: Workspace, declaration: Declaration) -> dg.Definitions:
                 cron_schedule=retrain.cron,
                 execution_timezone=retrain.timezone,
                 tags={"gristmill/why": "schedule"},
+                # Declared is wanted; a schedule can be stopped in the UI.
+                default_status=dg.DefaultScheduleStatus.RUNNING,
             )
         )
     return dg.Definitions(assets=assets, jobs=[job], schedules=schedules)

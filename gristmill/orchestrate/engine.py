@@ -27,6 +27,8 @@ class Door:
     """Whether the run is in the caller's own process, whose signals are then ours and not Dagster's."""
     progress: Progress | None = None
     finished: Callable[[Stage, Outcome], None] | None = None
+    lock: str | None = None
+    """What the pipeline's lock is held by for the whole run, where the caller holds it."""
     caught: list[GristmillError] = field(default_factory=list)
     """What a stage raised, for a caller in the same process: Dagster passes on its text only."""
 
@@ -43,7 +45,7 @@ def materialize(
     """
     from gristmill import pins, report
 
-    with PipelineLock(workspace.private, declaration.name, run_id):
+    with PipelineLock(workspace.private, declaration.name, door.lock or run_id):
         dvc_files.refuse_stale(workspace, declaration)
         pin = None
         if stage.name == "snapshot" and not door.refresh:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -13,7 +15,8 @@ from dagster._core.instance.ref import InstanceRef
 
 from gristmill import files
 from gristmill.declaration import Declaration
-from gristmill.errors import GristmillError, InputError
+from gristmill.errors import EnvironmentFault, GristmillError, InputError
+from gristmill.files import PipelineLock
 from gristmill.orchestrate import assets, definitions
 from gristmill.orchestrate.engine import DOOR, Door
 from gristmill.orchestrate.tables import TableIOManager
@@ -45,12 +48,17 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     if isinstance(source, AssetSource) and wanted and (door.refresh or not _has_table(workspace, source)):
         every += _upstream(workspace, source)
         selection.insert(0, assets.source_key(source))
+    # The run's lock is ours from the first stage to the last; the stages show that they belong to it.
+    door = replace(door, lock=f"{door.by} {uuid.uuid4().hex[:8]}")
     token = DOOR.set(door)
     # The instance's paths in dagster.yaml are relative to the workspace.
     before = os.getcwd()
     os.chdir(workspace.root)
     try:
-        with _instance(workspace) as instance:
+        with (
+            PipelineLock(workspace.private, declaration.name, str(door.lock)),
+            _instance(workspace) as instance,
+        ):
             result = dg.materialize(
                 every,
                 selection=dg.AssetSelection.assets(*selection),
@@ -66,7 +74,7 @@ def run(workspace: Workspace, declaration: Declaration, stages: Sequence[Stage],
     if door.caught:
         raise door.caught[0]
     if not result.success and not _refused(result):
-        raise GristmillError(_cause(workspace, result))
+        raise _fault(workspace, declaration, result)
     return result.success
 
 
@@ -128,8 +136,13 @@ def _refused(result: dg.ExecuteInProcessResult) -> bool:
     )
 
 
-def _cause(workspace: Workspace, result: dg.ExecuteInProcessResult) -> str:
-    """One line for what nobody foresaw, its traceback in a log that the line names."""
+def _fault(
+    workspace: Workspace, declaration: Declaration, result: dg.ExecuteInProcessResult
+) -> GristmillError:
+    """What nobody foresaw as one line, its traceback in a log that the line names.
+
+    It is the user's where a step of the user's own assets failed, and the machine's where memory ran out.
+    """
     for event in result.all_events:
         if event.is_step_failure and event.step_failure_data.error is not None:
             error = event.step_failure_data.error
@@ -139,6 +152,10 @@ def _cause(workspace: Workspace, result: dg.ExecuteInProcessResult) -> str:
                 raise KeyboardInterrupt
             log = workspace.private / "logs" / f"fault-{result.run_id[:8]}.log"
             files.write_bytes(log, event.step_failure_data.error.to_string().encode())
-            message = " ".join(error.message.split())
-            return f"{event.step_key} failed: {message}; the traceback is in {workspace.shown(log)}"
-    return "the run failed; see its log in Dagster"
+            step = str(event.step_key)
+            told = f"{step} failed: {' '.join(error.message.split())}; the traceback is in {workspace.shown(log)}"
+            if error.cls_name == "MemoryError":
+                return EnvironmentFault(f"out of memory: {told}")
+            is_ours = step.startswith(f"{declaration.name.replace('-', '_')}__")
+            return GristmillError(told) if is_ours else InputError(told)
+    return GristmillError("the run failed; see its log in Dagster")

@@ -35,9 +35,13 @@ def open_source(spec: PipelineSpec, workspace: Workspace) -> SourceTable:
         return query.read(source, workspace)
     found = _source_files(source, workspace)
     kind = _format(source, found[0])
+    foreign = {"parquet": ("types", "separator", "encoding", "na_values"), "jsonl": ("separator",)}
+    for name in foreign.get(kind, ()):
+        if getattr(source, name) != PathSource.model_fields[name].get_default():
+            raise DataError(
+                f"source.{name} is for delimited text, however the files are {kind}; leave it out"
+            )
     if kind == "parquet":
-        if source.types:
-            raise DataError("source.types is for text files, however Parquet files say their own types")
         return _parquet(found, workspace)
     return text.read(source, kind, found, workspace)
 

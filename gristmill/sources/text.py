@@ -175,7 +175,19 @@ def _json_lines(source: PathSource, kind: str, files: list[Path], shown: list[Pa
         )
         header = values.columns
         refuse_twins(header, shown[0])
-        connection.register("source_json", values)
+        connection.register("source_values", values)
+        # JSON has a null of its own, and an empty text is a text: only what is declared means missing too.
+        declared = source.na_values if "na_values" in source.model_fields_set else ()
+        missing = ", ".join("'" + text.replace("'", "''") + "'" for text in declared)
+        if missing:
+            kept = ", ".join(
+                f"CASE WHEN json_type({quote(name)}) = 'VARCHAR' AND {quote(name)} ->> '$' IN ({missing}) "
+                f"THEN NULL ELSE {quote(name)} END AS {quote(name)}"
+                for name in header
+            )
+            connection.register("source_json", connection.sql(f"SELECT {kept} FROM source_values"))
+        else:
+            connection.register("source_json", values)
         allowed = {name: _json_allowed(connection, name, shown[0]) for name in header}
         chosen = ", ".join(f"{quote(name)} ->> '$' AS {quote(name)}" for name in header)
         connection.register("source_text", connection.sql(f"SELECT {chosen} FROM source_json"))

@@ -42,7 +42,7 @@ def latest(folder: Path) -> dict[str, Any] | None:
                 continue
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        state: dict[str, Any] = torch.load(checkpoint / _STATE, weights_only=True)
+        state: dict[str, Any] = torch.load(checkpoint / _STATE, map_location="cpu", weights_only=True)
         return state
     return None
 

@@ -1,3 +1,4 @@
+import decimal
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,10 @@ def test_a_regression_target_is_a_number(tmp_path: Path, values: Any, kind: str)
 def test_unused_categories_of_the_source_are_no_classes(tmp_path: Path) -> None:
     values = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", "b", "never"]))
     assert judged(tmp_path, values, BINARY, positive="a").text == "3 rows have one of 2 classes"
+
+
+def test_a_class_that_no_file_could_name_is_refused(tmp_path: Path) -> None:
+    values = [decimal.Decimal("1.5"), decimal.Decimal("2.5")]
+    found = judged(tmp_path, values, MULTICLASS)
+    assert found.verdict == "failed"
+    assert found.text.startswith("a class is text, a whole number or a truth value; 'y' is decimal")

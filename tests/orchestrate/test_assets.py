@@ -82,6 +82,8 @@ def test_a_job_and_a_schedule_per_pipeline(tmp_path: Path) -> None:
     assert isinstance(schedule, dg.ScheduleDefinition)
     assert (schedule.name, schedule.cron_schedule) == ("toy_retrain", "0 3 * * 1")
     assert schedule.execution_timezone == "Europe/Berlin"
+    # What is declared is wanted: nobody has to switch it on.
+    assert schedule.default_status == dg.DefaultScheduleStatus.RUNNING
     job = definitions.resolve_job_def("toy")
     assert {key.path[-1] for key in job.asset_layer.executable_asset_keys} == {s.name for s in plan.STAGES}
 
