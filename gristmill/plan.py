@@ -84,6 +84,8 @@ STAGES = (
             ("GM108", "known in time"),
             ("GM109", "numbers as text"),
             ("GM110", "identifiers"),
+            ("GM111", "key"),
+            ("GM112", "conflicting labels"),
         ),
     ),
     Stage(

@@ -363,7 +363,18 @@ class DuplicatesCheck(Model):
 
     max_share: Share = 0.0
     """The largest share of rows that may repeat an earlier row."""
+    key: tuple[Name, ...] = ()
+    """Columns whose values together may stand only once, such as a customer and a month."""
     severity: Severity = "fail"
+    """Whether more than that fails the data or warns."""
+
+
+class ConflictsCheck(Model):
+    """Rows that equal another row in every feature and have another class."""
+
+    max_share: Share = 0.05
+    """The largest share of such rows among those with a target."""
+    severity: Severity = "warn"
     """Whether more than that fails the data or warns."""
 
 
@@ -399,6 +410,8 @@ class Validation(Model):
 
     duplicates: DuplicatesCheck = DuplicatesCheck()
     """Repeated rows."""
+    conflicts: ConflictsCheck = ConflictsCheck()
+    """Equal features with different classes."""
     missing: MissingCheck = MissingCheck()
     """Missing values."""
     balance: BalanceCheck = BalanceCheck()

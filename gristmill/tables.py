@@ -187,6 +187,7 @@ def roles(spec: PipelineSpec, schema: pa.Schema) -> Roles:
     check("features.exclude", spec.features.exclude)
     check("features.categorical", spec.features.categorical)
     check("validation.missing.columns", spec.validation.missing.columns)
+    check("validation.duplicates.key", spec.validation.duplicates.key)
     for role in ("time_on", "group_on", "stratify_on"):
         check(f"split.{role}", [name] if (name := getattr(split, role)) else [])
     if problems:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import ibis
+import pyarrow.compute as pc
 
 from gristmill import files, tables
 from gristmill.checks import balance, columns, contract, duplicates, missing, target
+from gristmill.spec import RegressionTask
 from gristmill.tables import ROW_ID, Roles
 from gristmill.work import Made, Work
 
@@ -46,6 +48,19 @@ def make(work: Work) -> Made:
             {name: rows - profile[name]["missing"] for name in roles.categorical},
         ),
     ]
+    if spec.validation.duplicates.key:
+        columns_of_key = spec.validation.duplicates.key
+        checks.append(duplicates.key(tables.row_hashes(work.snapshot, columns_of_key), columns_of_key))
+    if not isinstance(spec.task, RegressionTask):
+        present = tables.read(work.snapshot, [roles.target])[roles.target]
+        checks.append(
+            duplicates.conflicts(
+                tables.row_hashes(work.snapshot, roles.features),
+                tables.row_hashes(work.snapshot, [roles.target]),
+                pc.invert(pc.is_null(present, nan_is_null=True)).to_numpy(),
+                spec.validation.conflicts,
+            )
+        )
     body = {
         "rows": rows,
         "columns": {name: facts | {"role": _role(name, roles)} for name, facts in profile.items()},

@@ -92,7 +92,7 @@ def test_each_metric_has_a_direction_and_belongs_to_a_kind() -> None:
 def test_defaults_are_visible() -> None:
     shown = declared().model_dump(mode="json")
     assert shown["training"]["optimizer"] == {"name": "adamw", "lr": 0.001, "weight_decay": 0.01}
-    assert shown["validation"]["duplicates"] == {"max_share": 0.0, "severity": "fail"}
+    assert shown["validation"]["duplicates"] == {"max_share": 0.0, "key": [], "severity": "fail"}
     assert PipelineSpec.model_validate(shown) == declared()
 
 

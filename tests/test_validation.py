@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill import plan, validation
-from gristmill.errors import InputError
+from gristmill.errors import DataError, InputError
 from gristmill.records import Check
 from gristmill.work import Made
 from tests.conftest import work_on
@@ -21,6 +21,13 @@ CLEAN: dict[str, Any] = {
     "y": [0.5, 1.5, 2.5, 3.5],
 }
 BINARY = {"kind": "binary", "target": "y", "positive": 1, "metric": "f1", "accept": {"at_least": 0.5}}
+
+# What makes validation report each of its checks.
+EVERY_CHECK: dict[str, Any] = {
+    "task": BINARY,
+    "contract": {"columns": {"n": {"type": "number", "nullable": True}}},
+    "validation": {"duplicates": {"key": ["id"]}},
+}
 
 
 def judged(root: Path, columns: dict[str, Any], **declared: Any) -> tuple[Made, dict[str, Any]]:
@@ -36,8 +43,7 @@ def check(made: Made, code: str) -> Check:
 
 
 def test_clean_data_passes_every_check(tmp_path: Path) -> None:
-    contract = {"columns": {"n": {"type": "number", "nullable": True}}}
-    made, _ = judged(tmp_path, CLEAN, contract=contract)
+    made, _ = judged(tmp_path, CLEAN | {"y": [0, 1, 0, 1]}, **EVERY_CHECK)
     declared = [code for code, _ in plan.stage("validation").checks]
     assert [found.code for found in made.checks] == declared
     assert {found.verdict for found in made.checks} == {"passed"}
@@ -45,8 +51,7 @@ def test_clean_data_passes_every_check(tmp_path: Path) -> None:
 
 
 def test_each_check_has_the_name_that_the_plan_tells_dagster(tmp_path: Path) -> None:
-    contract = {"columns": {"n": {"type": "number", "nullable": True}}}
-    made, _ = judged(tmp_path, CLEAN, contract=contract)
+    made, _ = judged(tmp_path, CLEAN | {"y": [0, 1, 0, 1]}, **EVERY_CHECK)
     assert [(found.code, found.name) for found in made.checks] == list(plan.stage("validation").checks)
 
 
@@ -186,3 +191,22 @@ def test_progress_is_told(tmp_path: Path) -> None:
     object.__setattr__(work, "progress", lambda text, *_: told.append(text))
     validation.make(work)
     assert told == ["profiling columns", "checking the contract", "checking rows"]
+
+
+def test_equal_features_with_other_classes_warn_and_missing_targets_are_no_class(tmp_path: Path) -> None:
+    columns = {"x": [1.0, 1.0, -0.0, 0.0, NAN], "when": [1, 2, 3, 4, 5], "y": [0, 1, 1, None, 0]}
+    task = BINARY | {"target_missing": "drop"}
+    made, _ = judged(tmp_path, columns, task=task, features={"exclude": ["when"]})
+    found = check(made, "GM112")
+    assert (found.verdict, found.evaluated, found.value) == ("warned", 4, 0.5)
+    assert found.cases == ({"row": 0, "equals row": 1},)
+
+
+def test_a_key_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"validation\.duplicates\.key: no column 'iid'.*'id'"):
+        judged(tmp_path, CLEAN, validation={"duplicates": {"key": ["iid"]}})
+
+
+def test_numbers_are_regressed_and_never_in_conflict(tmp_path: Path) -> None:
+    made, _ = judged(tmp_path, {"x": [1, 1], "y": [0.5, 1.5]})
+    assert [found.code for found in made.checks if found.code in ("GM111", "GM112")] == []

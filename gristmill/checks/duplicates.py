@@ -1,11 +1,16 @@
-"""GM103: few rows repeat an earlier row (NaN equals NaN, -0.0 equals 0.0)."""
+"""GM103, GM111 and GM112: repeated rows, repeated keys, equal features with different classes.
+
+Each judges by 64-bit hashes of rows (NaN equals NaN, -0.0 equals 0.0), one a row in row order.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from gristmill.records import MAX_CASES, Check, judge
-from gristmill.spec import DuplicatesCheck
+from gristmill.spec import ConflictsCheck, DuplicatesCheck
 
 CODE, NAME = "GM103", "duplicates"
 
@@ -15,11 +20,67 @@ def check(row_hashes: np.ndarray, limits: DuplicatesCheck) -> Check:
     rows = len(row_hashes)
     if rows == 0:
         return Check(CODE, NAME, "not verified", 0, "no row to look at")
-    _, first, inverse = np.unique(row_hashes, return_index=True, return_inverse=True)
-    repeats = np.flatnonzero(first[inverse] != np.arange(rows))
+    repeats, earlier = _repeats(row_hashes)
     share = len(repeats) / rows
     verdict = judge(share <= limits.max_share, limits.severity, rows)
-    cases = tuple({"row": int(row), "equals row": int(first[inverse[row]])} for row in repeats[:MAX_CASES])
+    cases = tuple(
+        {"row": int(row), "equals row": int(first)}
+        for row, first in zip(repeats[:MAX_CASES], earlier[:MAX_CASES], strict=True)
+    )
     text = f"{len(repeats):,} of {rows:,} rows repeat an earlier one ({share:.2%})"
     way_out = "remove the repeats upstream, or raise validation.duplicates.max_share if they are real"
     return Check(CODE, NAME, verdict, rows, text, share, limits.max_share, cases, way_out)
+
+
+def key(key_hashes: np.ndarray, columns: Sequence[str]) -> Check:
+    """Judge that no two rows have the same values in the columns of the declared key."""
+    rows = len(key_hashes)
+    repeats, earlier = _repeats(key_hashes)
+    verdict = judge(len(repeats) == 0, "fail", rows)
+    cases = tuple(
+        {"row": int(row), "same key as row": int(first)}
+        for row, first in zip(repeats[:MAX_CASES], earlier[:MAX_CASES], strict=True)
+    )
+    text = f"{len(repeats):,} of {rows:,} rows have the key ({', '.join(columns)}) of an earlier one"
+    way_out = "remove the repeats upstream, or declare the columns that tell two rows apart"
+    return Check("GM111", "key", verdict, rows, text, len(repeats), 0, cases, way_out)
+
+
+def conflicts(
+    feature_hashes: np.ndarray, target_hashes: np.ndarray, present: np.ndarray, limits: ConflictsCheck
+) -> Check:
+    """Judge the share of rows, among those with a target, whose features also stand with another class.
+
+    No model can be right about all of them: it is noise in the labels, or a feature is lacking.
+    """
+    code, name = "GM112", "conflicting labels"
+    ids = np.flatnonzero(present)
+    if len(ids) == 0:
+        return Check(code, name, "not verified", 0, "no row has a target")
+    order = ids[np.lexsort((ids, target_hashes[ids], feature_hashes[ids]))]
+    features, targets = feature_hashes[order], target_hashes[order]
+    starts = np.flatnonzero(np.concatenate([[True], features[1:] != features[:-1]]))
+    ends = np.append(starts[1:], len(order))
+    mixed = targets[starts] != targets[ends - 1]
+    conflicting = int((ends - starts)[mixed].sum())
+    share = conflicting / len(ids)
+    earliest = np.minimum.reduceat(order, starts)
+    groups = np.flatnonzero(mixed)
+    cases = []
+    for group in groups[np.argsort(earliest[groups])[:MAX_CASES]]:
+        members, classes = order[starts[group] : ends[group]], targets[starts[group] : ends[group]]
+        other = members[classes != classes[members.argmin()]].min()
+        cases.append({"row": int(members.min()), "equals row": int(other)})
+    text = f"{conflicting:,} of {len(ids):,} rows equal another in every feature and have another class ({share:.2%})"
+    way_out = (
+        "look at the labels, add the feature that tells them apart, or raise validation.conflicts.max_share"
+    )
+    verdict = judge(share <= limits.max_share, limits.severity, len(ids))
+    return Check(code, name, verdict, len(ids), text, share, limits.max_share, tuple(cases), way_out)
+
+
+def _repeats(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows whose hash an earlier row has, and the first such row of each."""
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    repeats = np.flatnonzero(first[inverse] != np.arange(len(hashes)))
+    return repeats, first[inverse[repeats]]

@@ -90,6 +90,8 @@ def expected_checks(stage: Stage, spec: PipelineSpec) -> list[tuple[str, str]]:
     regression = isinstance(spec.task, RegressionTask)
     absent = {
         "GM101": spec.contract is None,
+        "GM111": not spec.validation.duplicates.key,
+        "GM112": regression,
         "GM203": spec.split.group_on is None,
         "GM204": spec.split.time_on is None,
         "GM205": regression,
