@@ -338,6 +338,8 @@ def _sentence(path: Path_, tag: str, detail: ErrorDetails) -> str:
         return f"must be true or false{got}"
     if kind == "string_type":
         return f"must be text{got}"
+    if kind == "tuple_type":
+        return f"must be a list, such as [a, b]{got}"
     if kind == "literal_error":
         if path == ("task", "metric") and given in BETTER_WHEN_HIGHER:
             kinds = " or ".join(kind for kind, metrics in METRICS.items() if given in metrics)

@@ -366,6 +366,12 @@ def test_d17_what_needs_an_entry_may_not_be_empty(declare: Declare, key: str, va
     assert (line, text) == (15, "must not be empty")
 
 
+def test_one_name_where_a_list_is_wanted_is_told_in_words_of_yaml(declare: Declare) -> None:
+    file = declare(GOOD + "  validation: {duplicates: {key: customer}}\n")
+    found = (15, "validation.duplicates.key", "must be a list, such as [a, b], got 'customer'")
+    assert problems(file) == [found]
+
+
 def test_d19_a_target_is_no_feature(declare: Declare) -> None:
     file = declare(GOOD + "  features: {include: [late, a]}\n")
     assert problems(file) == [(2, "", "'late' is both target and feature")]
