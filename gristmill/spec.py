@@ -364,7 +364,7 @@ class DuplicatesCheck(Model):
     max_share: Share = 0.0
     """The largest share of rows that may repeat an earlier row."""
     key: tuple[Name, ...] = ()
-    """Columns whose values together may stand only once, such as a customer and a month."""
+    """Columns whose values together may stand only once, such as a customer and a month; a repeat always fails."""
     severity: Severity = "fail"
     """Whether more than that fails the data or warns."""
 

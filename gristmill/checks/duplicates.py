@@ -6,6 +6,7 @@ Each judges by 64-bit hashes of rows (NaN equals NaN, -0.0 equals 0.0), one a ro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +21,10 @@ def check(row_hashes: np.ndarray, limits: DuplicatesCheck) -> Check:
     rows = len(row_hashes)
     if rows == 0:
         return Check(CODE, NAME, "not verified", 0, "no row to look at")
-    repeats, earlier = _repeats(row_hashes)
-    share = len(repeats) / rows
+    repeats, cases = _repeats(row_hashes, "equals row")
+    share = repeats / rows
     verdict = judge(share <= limits.max_share, limits.severity, rows)
-    cases = tuple(
-        {"row": int(row), "equals row": int(first)}
-        for row, first in zip(repeats[:MAX_CASES], earlier[:MAX_CASES], strict=True)
-    )
-    text = f"{len(repeats):,} of {rows:,} rows repeat an earlier one ({share:.2%})"
+    text = f"{repeats:,} of {rows:,} rows repeat an earlier one ({share:.2%})"
     way_out = "remove the repeats upstream, or raise validation.duplicates.max_share if they are real"
     return Check(CODE, NAME, verdict, rows, text, share, limits.max_share, cases, way_out)
 
@@ -35,15 +32,11 @@ def check(row_hashes: np.ndarray, limits: DuplicatesCheck) -> Check:
 def key(key_hashes: np.ndarray, columns: Sequence[str]) -> Check:
     """Judge that no two rows have the same values in the columns of the declared key."""
     rows = len(key_hashes)
-    repeats, earlier = _repeats(key_hashes)
-    verdict = judge(len(repeats) == 0, "fail", rows)
-    cases = tuple(
-        {"row": int(row), "same key as row": int(first)}
-        for row, first in zip(repeats[:MAX_CASES], earlier[:MAX_CASES], strict=True)
-    )
-    text = f"{len(repeats):,} of {rows:,} rows have the key ({', '.join(columns)}) of an earlier one"
+    repeats, cases = _repeats(key_hashes, "same key as row")
+    verdict = judge(repeats == 0, "fail", rows)
+    text = f"{repeats:,} of {rows:,} rows have the key ({', '.join(columns)}) of an earlier one"
     way_out = "remove the repeats upstream, or declare the columns that tell two rows apart"
-    return Check("GM111", "key", verdict, rows, text, len(repeats), 0, cases, way_out)
+    return Check("GM111", "key", verdict, rows, text, repeats, 0, cases, way_out)
 
 
 def conflicts(
@@ -79,8 +72,9 @@ def conflicts(
     return Check(code, name, verdict, len(ids), text, share, limits.max_share, tuple(cases), way_out)
 
 
-def _repeats(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows whose hash an earlier row has, and the first such row of each."""
+def _repeats(hashes: np.ndarray, words: str) -> tuple[int, tuple[dict[str, Any], ...]]:
+    """How many rows have the hash of an earlier one, and the first of them, each beside that row."""
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     repeats = np.flatnonzero(first[inverse] != np.arange(len(hashes)))
-    return repeats, first[inverse[repeats]]
+    cases = tuple({"row": int(row), words: int(first[inverse[row]])} for row in repeats[:MAX_CASES])
+    return len(repeats), cases
