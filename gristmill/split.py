@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from gristmill import spec, tables
 from gristmill.errors import DataError
 from gristmill.records import MAX_CASES, Check, judge
+from gristmill.spec.base import duration
 from gristmill.tables import ROW_ID
 from gristmill.work import Made, Work
 
@@ -96,7 +97,7 @@ def _by_time(table: pa.Table, declared: spec.Split) -> tuple[np.ndarray, dict[st
     if validation_place < 1:
         raise DataError(f"split.time_on: cannot cut {declared.time_on} twice; {len(distinct)} distinct times")
     test_from, validation_from = distinct[test_place], distinct[validation_place]
-    gap = int(spec.duration(declared.gap).total_seconds() * 1_000_000) if declared.gap else 0
+    gap = int(duration(declared.gap).total_seconds() * 1_000_000) if declared.gap else 0
     parts = np.full(total, _GAP, dtype=np.int8)
     parts[moments >= test_from] = _TEST
     parts[(moments >= validation_from) & (moments < test_from - gap)] = _VALIDATION
@@ -306,7 +307,7 @@ def _apart(code: str, name: str, keys: np.ndarray, rows: dict[str, np.ndarray], 
 
 
 def _time_order(moments: np.ndarray, rows: dict[str, np.ndarray], split: spec.Split) -> Check:
-    gap = int(spec.duration(split.gap).total_seconds() * 1_000_000) if split.gap else 0
+    gap = int(duration(split.gap).total_seconds() * 1_000_000) if split.gap else 0
     ends = {name: (moments[ids].min(), moments[ids].max()) for name, ids in rows.items()}
     ok = ends["train"][1] < ends["validation"][0] - gap and ends["validation"][1] < ends["test"][0] - gap
     text = "; ".join(f"{name} {_moment(low)} to {_moment(high)}" for name, (low, high) in ends.items())

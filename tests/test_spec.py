@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from gristmill import spec
-from gristmill.spec import BETTER_WHEN_HIGHER, METRICS, Model, PipelineSpec, duration
+from gristmill.spec import BETTER_WHEN_HIGHER, METRICS, Model, PipelineSpec
+from gristmill.spec.base import duration
 
 REQUIRED = {
     "Accept": set(),

@@ -6,7 +6,8 @@ import ibis
 
 from gristmill.checks.missing import is_missing
 from gristmill.records import MAX_CASES, Check, judge
-from gristmill.spec import BalanceCheck, RegressionTask, Task
+from gristmill.spec import RegressionTask, Task
+from gristmill.spec.validation import BalanceCheck
 
 CODE, NAME = "GM105", "balance"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gristmill.records import MAX_CASES, Check, judge
-from gristmill.spec import ConstantCheck
+from gristmill.spec.validation import ConstantCheck
 
 
 def constant(distinct: Mapping[str, int], limits: ConstantCheck) -> Check:

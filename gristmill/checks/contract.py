@@ -17,7 +17,8 @@ from gristmill import user_code
 from gristmill.checks.missing import is_missing
 from gristmill.errors import InputError
 from gristmill.records import MAX_CASES, Check
-from gristmill.spec import ColumnContract, ColumnType, Contract, InlineContract, SuiteContract
+from gristmill.spec import ColumnContract, Contract, InlineContract, SuiteContract
+from gristmill.spec.base import ColumnType
 from gristmill.tables import ROW_ID
 
 CODE, NAME = "GM101", "contract"

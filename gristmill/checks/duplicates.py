@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gristmill.records import MAX_CASES, Check, judge
-from gristmill.spec import ConflictsCheck, DuplicatesCheck
+from gristmill.spec.validation import ConflictsCheck, DuplicatesCheck
 
 CODE, NAME = "GM103", "duplicates"
 

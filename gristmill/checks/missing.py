@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import ibis
 
 from gristmill.records import MAX_CASES, Check, judge
-from gristmill.spec import MissingCheck
+from gristmill.spec.validation import MissingCheck
 
 CODE, NAME = "GM104", "missing"
 

@@ -8,7 +8,8 @@ from pydantic import TypeAdapter
 from gristmill import tables
 from gristmill.checks import balance
 from gristmill.records import MAX_CASES, Check
-from gristmill.spec import BalanceCheck, Task
+from gristmill.spec import Task
+from gristmill.spec.validation import BalanceCheck
 from tests.conftest import work_on
 
 NAN = float("nan")

@@ -2,7 +2,7 @@ import pytest
 
 from gristmill.checks import columns
 from gristmill.records import MAX_CASES
-from gristmill.spec import ConstantCheck
+from gristmill.spec.validation import ConstantCheck
 
 
 def test_a_constant_feature_is_named() -> None:

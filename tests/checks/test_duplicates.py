@@ -8,7 +8,7 @@ import pytest
 from gristmill import tables
 from gristmill.checks import duplicates
 from gristmill.records import MAX_CASES, Check
-from gristmill.spec import ConflictsCheck, DuplicatesCheck
+from gristmill.spec.validation import ConflictsCheck, DuplicatesCheck
 from tests.conftest import work_on
 
 NAN = float("nan")

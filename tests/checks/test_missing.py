@@ -7,7 +7,7 @@ import pytest
 from gristmill import tables
 from gristmill.checks import missing
 from gristmill.records import MAX_CASES
-from gristmill.spec import MissingCheck
+from gristmill.spec.validation import MissingCheck
 from tests.conftest import work_on
 
 NAN = float("nan")

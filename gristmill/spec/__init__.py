@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     StrictBool,
@@ -20,6 +14,25 @@ from pydantic import (
     Tag,
     model_validator,
 )
+
+from gristmill.spec.base import (
+    ColumnType,
+    Count,
+    InsidePath,
+    Model,
+    Name,
+    Number,
+    PartShare,
+    Seed,
+    UserCode,
+    is_asset_key,
+    is_cron,
+    is_duration,
+    is_owner,
+    is_timezone,
+    is_version,
+)
+from gristmill.spec.validation import Validation
 
 Kind = Literal["binary", "multiclass", "regression"]
 
@@ -53,104 +66,6 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "regression": ("rmse", "mae", "r2"),
 }
 
-COLUMN_TYPES = ("integer", "number", "string", "boolean", "date", "timestamp")
-ColumnType = Literal["integer", "number", "string", "boolean", "date", "timestamp"]
-_DURATION = re.compile(r"(\d+)(s|m|h|d|w)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-def duration(text: str) -> timedelta:
-    """A length of time such as `90m`, `12h`, `1d` or `2w` (seconds, minutes, hours, days, weeks)."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError("must be a whole number and a unit (s, m, h, d, w), such as 12h or 1d")
-    return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
-
-
-def _not_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
-def _is_duration(text: str) -> str:
-    duration(text)
-    return text
-
-
-def _is_user_code(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
-        raise ValueError("must be module:name, such as checks.flights:Flights")
-    return text
-
-
-def _is_owner(text: str) -> str:
-    if not re.fullmatch(r"team:[A-Za-z0-9_. -]+|[^@\s]+@[^@\s]+\.[^@\s]+", text):
-        raise ValueError("must be an e-mail address or team:NAME")
-    return text
-
-
-def _is_asset_key(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", text):
-        raise ValueError("must be an asset key such as raw/flights (letters, digits, - and _)")
-    return text
-
-
-def _is_version(number: int) -> int:
-    if number != 1:
-        raise ValueError(f"declaration version {number}; this gristmill reads version 1")
-    return number
-
-
-def _stays_inside(text: str) -> str:
-    parts = text.replace("\\", "/").split("/")
-    if text.startswith("/") or ".." in parts or "\0" in text or ":" in parts[0]:
-        raise ValueError("leaves the project; it must be a path under the workspace")
-    return text
-
-
-def _is_timezone(text: str) -> str:
-    try:
-        ZoneInfo(text)
-    except (ValueError, OSError, ZoneInfoNotFoundError):
-        raise ValueError("must be a time zone such as Europe/Paris") from None
-    return text
-
-
-_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-_CRON_PART = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?")
-
-
-def _is_cron(text: str) -> str:
-    fields = text.split()
-    if len(fields) != len(_CRON_RANGES):
-        raise ValueError("must be a cron expression of five fields, such as '0 3 * * 1'")
-    for field, (low, high) in zip(fields, _CRON_RANGES, strict=True):
-        for part in field.split(","):
-            match = _CRON_PART.fullmatch(part)
-            numbers = [int(n) for n in match[1].split("-") if n != "*"] if match else []
-            if match is None or any(not low <= n <= high for n in numbers) or match[2] == "0":
-                raise ValueError(f"cron field '{field}' must stay within {low}-{high}")
-    return text
-
-
-Number = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False)]
-Share = Annotated[Number, Field(ge=0, le=1)]
-PartShare = Annotated[Number, Field(gt=0, lt=1)]
-Count = Annotated[StrictInt, Field(ge=1)]
-Seed = Annotated[StrictInt, Field(ge=0)]
-Name = Annotated[StrictStr, Field(min_length=1)]
-UserCode = Annotated[StrictStr, AfterValidator(_is_user_code)]
-InsidePath = Annotated[StrictStr, Field(min_length=1), AfterValidator(_stays_inside)]
-Severity = Literal["warn", "fail"]
-
-
-class Model(BaseModel):
-    """The common rules of the tree: immutable, and a key nobody declared is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
 # Source
 
 
@@ -174,7 +89,7 @@ class PathSource(Model):
 class AssetSource(Model):
     """The table that a Dagster asset of the workspace makes (see assets/)."""
 
-    asset: Annotated[StrictStr, AfterValidator(_is_asset_key)]
+    asset: Annotated[StrictStr, AfterValidator(is_asset_key)]
     """The asset's key, its parts joined by /."""
 
 
@@ -358,68 +273,6 @@ Contract = Annotated[
 ]
 
 
-class DuplicatesCheck(Model):
-    """Rows that stand more than once (NaN equals NaN, -0.0 equals 0.0)."""
-
-    max_share: Share = 0.0
-    """The largest share of rows that may repeat an earlier row."""
-    key: tuple[Name, ...] = ()
-    """Columns whose values together may stand only once, such as a customer and a month; a repeat always fails."""
-    severity: Severity = "fail"
-    """Whether more than that fails the data or warns."""
-
-
-class ConflictsCheck(Model):
-    """Rows that equal another row in every feature and have another class."""
-
-    max_share: Share = 0.05
-    """The largest share of such rows among those with a target."""
-    severity: Severity = "warn"
-    """Whether more than that fails the data or warns."""
-
-
-class MissingCheck(Model):
-    """Missing values, column by column."""
-
-    max_share: Share = 0.3
-    """The largest share of missing values a feature may have."""
-    columns: dict[Name, Share] = {}
-    """Other limits for single columns."""
-    severity: Severity = "fail"
-    """Whether more than that fails the data or warns."""
-
-
-class BalanceCheck(Model):
-    """The classes' shares; for a regression, that the target takes more than one value."""
-
-    min_share: Share = 0.01
-    """The smallest share of rows a class may have."""
-    severity: Severity = "fail"
-    """Whether less than that fails the data or warns."""
-
-
-class ConstantCheck(Model):
-    """Features that hold one value only."""
-
-    severity: Severity = "warn"
-    """Whether a constant feature fails the data or warns."""
-
-
-class Validation(Model):
-    """The limits of the data checks."""
-
-    duplicates: DuplicatesCheck = DuplicatesCheck()
-    """Repeated rows."""
-    conflicts: ConflictsCheck = ConflictsCheck()
-    """Equal features with different classes."""
-    missing: MissingCheck = MissingCheck()
-    """Missing values."""
-    balance: BalanceCheck = BalanceCheck()
-    """The target's classes."""
-    constant: ConstantCheck = ConstantCheck()
-    """Constant columns."""
-
-
 # Split
 
 
@@ -432,7 +285,7 @@ class Split(Model):
     """The share of rows that selects epochs, settings and the champion."""
     time_on: Name | None = None
     """A date or timestamp: training is before validation, validation before test, ties on one side."""
-    gap: Annotated[StrictStr, AfterValidator(_is_duration)] | None = None
+    gap: Annotated[StrictStr, AfterValidator(is_duration)] | None = None
     """Time left out between two parts (12h, 1d, 2w), as long as a label or a feature looks ahead or back."""
     group_on: Name | None = None
     """Rows with the same value stay in one part."""
@@ -554,20 +407,20 @@ class Evaluation(Model):
 class Retrain(Model):
     """When the pipeline runs by itself."""
 
-    cron: Annotated[StrictStr, AfterValidator(_is_cron)]
+    cron: Annotated[StrictStr, AfterValidator(is_cron)]
     """A cron expression of five fields, for Dagster's schedule."""
-    timezone: Annotated[StrictStr, AfterValidator(_is_timezone)] = "UTC"
+    timezone: Annotated[StrictStr, AfterValidator(is_timezone)] = "UTC"
     """The time zone the expression is read in."""
 
 
 class PipelineSpec(Model):
     """One pipeline: the whole way from data to a model."""
 
-    version: Annotated[StrictInt, AfterValidator(_is_version)] = 1
+    version: Annotated[StrictInt, AfterValidator(is_version)] = 1
     """The version of this declaration's grammar."""
     description: StrictStr = ""
     """What the pipeline is for, shown in Dagster and in the model card."""
-    owners: tuple[Annotated[StrictStr, AfterValidator(_is_owner)], ...] = ()
+    owners: tuple[Annotated[StrictStr, AfterValidator(is_owner)], ...] = ()
     """Who answers for it: e-mail addresses or team:NAME."""
     source: Source
     """Where the rows come from."""
