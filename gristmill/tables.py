@@ -138,6 +138,30 @@ def read(snapshot: Path, columns: Iterable[str], rows: pa.Array | None = None) -
     return table if rows is None else table.take(rows)
 
 
+def read_sample(snapshot: Path, columns: Iterable[str], rows: np.ndarray) -> pa.Table:
+    """Columns of the rows with the given ids, which must ascend; no more than a row group is held beside them."""
+    wanted = list(columns)
+    pieces = []
+    first = 0
+    for file in sorted(snapshot.glob("*.parquet")):
+        parquet = pq.ParquetFile(file)
+        for group in range(parquet.num_row_groups):
+            last = first + parquet.metadata.row_group(group).num_rows
+            low, high = np.searchsorted(rows, [first, last])
+            if low < high:
+                table = parquet.read_row_group(group, columns=wanted)
+                pieces.append(table.select(wanted).take(pa.array(rows[low:high] - first)))
+            first = last
+    return pa.concat_tables(pieces) if pieces else read(snapshot, wanted).slice(0, 0)
+
+
+def draw(ids: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """At most `most` of the ids, drawn at random, in ascending order; all of them where they are no more."""
+    if len(ids) <= most:
+        return ids
+    return np.sort(np.random.default_rng(seed).choice(ids, most, replace=False))
+
+
 def row_hashes(snapshot: Path, columns: Iterable[str]) -> np.ndarray:
     """A 64-bit hash of each row over the given columns, in row order: equal rows have equal hashes.
 
@@ -150,12 +174,28 @@ def row_hashes(snapshot: Path, columns: Iterable[str]) -> np.ndarray:
         if pa.types.is_floating(schema.field(name).type):
             column = f"CASE WHEN isnan({column}) THEN NULL ELSE {column} + 0.0 END"
         parts.append(column)
+    return hashed(snapshot, f"hash({', '.join(parts)})")
+
+
+def hashed(snapshot: Path, expression: str) -> np.ndarray:
+    """A 64-bit unsigned number a row, in row order: what an SQL expression over the columns gives."""
     files = sorted(map(str, snapshot.glob("*.parquet")))
-    found = duckdb.execute(
-        f"SELECT hash({', '.join(parts)}) AS hash FROM read_parquet($files) ORDER BY {quote(ROW_ID)}",
-        {"files": files},
-    )
-    return np.asarray(found.fetchnumpy()["hash"])
+    found = np.empty(num_rows(snapshot), dtype=np.uint64)
+    with duckdb.connect() as connection:
+        # The row id says where a value belongs, so that DuckDB need neither sort nor keep an order.
+        connection.execute("SET preserve_insertion_order = false")
+        relation = connection.sql(
+            f"SELECT {quote(ROW_ID)} AS place, {expression} AS value FROM read_parquet($files)",
+            params={"files": files},
+        )
+        for batch in relation.to_arrow_reader(1_000_000):
+            found[batch["place"].to_numpy()] = batch["value"].to_numpy()
+    return found
+
+
+def num_rows(snapshot: Path) -> int:
+    """The rows of the snapshot, from its files' footers."""
+    return sum(pq.read_metadata(file).num_rows for file in snapshot.glob("*.parquet"))
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from typing import Any
 import ibis
 import pyarrow.compute as pc
 
-from gristmill import files, tables
+from gristmill import files, profile, tables
 from gristmill.checks import balance, columns, contract, duplicates, missing, target
 from gristmill.spec import RegressionTask
 from gristmill.tables import ROW_ID, Roles
 from gristmill.work import Made, Work
 
 FILE_NAME = "validation.json"
+VERSION = 1
+"""Of validation.json: it grows with each change that a reader of it would stumble over."""
 
 
 def make(work: Work) -> Made:
@@ -22,9 +24,9 @@ def make(work: Work) -> Made:
     table = tables.scan(work.snapshot)
     roles = tables.roles(spec, tables.schema_of(work.snapshot))
     work.progress("profiling columns", 0, 0)
-    profile, rows = _profile(table)
-    shares = {name: profile[name]["missing"] / rows for name in roles.features}
-    infinite = {name: n for name in roles.numeric if (n := profile[name].get("infinite")) is not None}
+    facts, rows = profile.of(table, [name for name in table.columns if name != ROW_ID])
+    shares = {name: facts[name]["missing"] / rows for name in roles.features}
+    infinite = {name: n for name in roles.numeric if (n := facts[name].get("infinite")) is not None}
     after = contract.known_after(spec.contract, work.workspace.root)
     checks = []
     if spec.contract is not None:
@@ -33,19 +35,19 @@ def make(work: Work) -> Made:
     work.progress("checking rows", 0, 0)
     checks += [
         target.check(table, spec.task),
-        duplicates.check(tables.row_hashes(work.snapshot, list(profile)), spec.validation.duplicates),
+        duplicates.check(tables.row_hashes(work.snapshot, list(facts)), spec.validation.duplicates),
         missing.check(shares, rows, spec.validation.missing),
         balance.check(table, spec.task, spec.validation.balance),
         columns.constant(
-            {name: profile[name]["distinct"] for name in roles.features}, spec.validation.constant
+            {name: facts[name]["distinct"] for name in roles.features}, spec.validation.constant
         ),
         columns.finite(infinite),
         columns.known(roles.features, after),
         columns.numbers_as_text(_numbers_as_text(table, roles)),
         columns.identifier(
             roles.categorical,
-            {name: profile[name]["distinct"] for name in roles.categorical},
-            {name: rows - profile[name]["missing"] for name in roles.categorical},
+            {name: facts[name]["distinct"] for name in roles.categorical},
+            {name: rows - facts[name]["missing"] for name in roles.categorical},
         ),
     ]
     if spec.validation.duplicates.key:
@@ -62,8 +64,9 @@ def make(work: Work) -> Made:
             )
         )
     body = {
+        "version": VERSION,
         "rows": rows,
-        "columns": {name: facts | {"role": _role(name, roles)} for name, facts in profile.items()},
+        "columns": {name: of | {"role": _role(name, roles)} for name, of in facts.items()},
     }
     files.write_json(work.output / FILE_NAME, body)
     return Made(tuple(checks), {"rows": rows, "features": len(roles.features)})
@@ -93,47 +96,3 @@ def _role(name: str, roles: Roles) -> str:
     if name in roles.numeric:
         return "numeric feature"
     return "categorical feature" if name in roles.categorical else "left out"
-
-
-def _profile(table: ibis.Table) -> tuple[dict[str, dict[str, Any]], int]:
-    """Facts of every column in one scan: missing and distinct values, extremes, mean."""
-    names = [name for name in table.columns if name != ROW_ID]
-    asked: dict[str, Any] = {"rows": table.count()}
-    for place, name in enumerate(names):
-        column = table[name]
-        kind = column.type()
-        # With 0.0 added, -0.0 is no other value than 0.0.
-        known = column + 0.0 if kind.is_floating() else column
-        valid = ibis.ifelse(missing.is_missing(column), None, known)
-        asked[f"missing.{place}"] = missing.is_missing(column).sum()
-        asked[f"distinct.{place}"] = valid.nunique()
-        if kind.is_numeric() and not kind.is_boolean():
-            asked[f"min.{place}"] = valid.min()
-            asked[f"max.{place}"] = valid.max()
-            asked[f"mean.{place}"] = valid.mean()
-        if kind.is_floating():
-            asked[f"infinite.{place}"] = column.isinf().sum()
-    # A sum of floats depends on its order: one thread adds the rows as they stand, so that the same
-    # data gives the same bytes.
-    backend = table.get_backend()
-    backend.raw_sql("SET threads = 1")
-    found = table.aggregate(**asked).to_pyarrow().to_pylist()[0]
-    backend.raw_sql("RESET threads")
-    profile: dict[str, dict[str, Any]] = {}
-    for place, name in enumerate(names):
-        facts: dict[str, Any] = {"type": str(table[name].type())}
-        for key in ("missing", "distinct", "min", "max", "mean", "infinite"):
-            if (label := f"{key}.{place}") in asked:
-                facts[key] = _plain_number(found[label])
-        for key in ("missing", "distinct", "infinite"):
-            if key in facts:
-                facts[key] = int(facts[key] or 0)
-        profile[name] = facts
-    return profile, int(found["rows"])
-
-
-def _plain_number(value: Any) -> float | int | None:
-    if value is None or isinstance(value, bool | int):
-        return value
-    number = float(value)
-    return number if number - number == 0 else None

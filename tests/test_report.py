@@ -178,7 +178,7 @@ def test_failed_validation_names_the_check_and_the_way_out(world: World) -> None
     assert "column share temp 0.4" in text
     assert "split, baseline, preflight, network, evaluation, model not made yet" in text
     # The data is told of although it did not pass: missing values as a bar, numbers cut and set apart.
-    assert "temp numeric float64 40.0% 2 - - -" in text
+    assert "temp failed numeric float64 40.0% 2 - - -" in text
     assert 'style="width: 40.0%"' in page
     assert "distance numeric float64 0% 2 80 1,336 25,983" in text
 

@@ -12,6 +12,7 @@ from gristmill import files, tables
 from gristmill.errors import DataError, GristmillError
 from gristmill.tables import GROUP_ROWS, PART_ROWS, SourceTable
 from gristmill.workspace import Workspace
+from tests.conftest import work_on
 from tests.reading import declared, opened
 
 UTC = datetime.UTC
@@ -160,3 +161,22 @@ def test_a_name_that_is_nearly_a_columns_is_told_the_column() -> None:
     spec = declared({"path": "x.csv"}, task=task)
     with pytest.raises(DataError, match=r"no column 'churn' in the data; did you mean 'Churn'\?"):
         tables.roles(spec, schema)
+
+
+def test_a_sample_is_the_rows_asked_for_in_their_order(tmp_path: Path) -> None:
+    rows = tables.GROUP_ROWS + 50
+    work = work_on(tmp_path, {"a": list(range(rows)), "y": [0.5] * rows})
+    ids = np.array([0, 7, tables.GROUP_ROWS - 1, tables.GROUP_ROWS, rows - 1])
+    assert tables.read_sample(work.snapshot, ["a"], ids)["a"].to_pylist() == ids.tolist()
+    empty = tables.read_sample(work.snapshot, ["y", "a"], ids[:0])
+    assert (empty.column_names, len(empty)) == (["y", "a"], 0)
+
+
+def test_a_draw_is_seeded_bounded_and_ascends() -> None:
+    ids = np.arange(100, 200)
+    drawn = tables.draw(ids, 10, 1)
+    assert len(drawn) == len(set(drawn.tolist())) == 10
+    assert (np.diff(drawn) > 0).all()
+    assert set(drawn.tolist()) <= set(ids.tolist())
+    assert drawn.tolist() == tables.draw(ids, 10, 1).tolist() != tables.draw(ids, 10, 2).tolist()
+    assert tables.draw(ids, 100, 1).tolist() == ids.tolist()

@@ -5,7 +5,7 @@ Each judges by 64-bit hashes of rows (NaN equals NaN, -0.0 equals 0.0), one a ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from gristmill.records import MAX_CASES, Check, judge
 from gristmill.spec.validation import ConflictsCheck, DuplicatesCheck
 
 CODE, NAME = "GM103", "duplicates"
+_STRETCH = 1 << 20
+_TABLE_BITS = 26
 
 
 def check(row_hashes: np.ndarray, limits: DuplicatesCheck) -> Check:
@@ -46,17 +48,20 @@ def conflicts(
 
     No model can be right about all of them: it is noise in the labels, or a feature is lacking.
     """
-    code, name = "GM112", "conflicting labels"
-    ids = np.flatnonzero(present)
+    rows = int(np.count_nonzero(present))
+    if rows == 0:
+        return Check("GM112", "conflicting labels", "not verified", 0, "no row has a target")
+    # Only rows that another equals can conflict: most often few, and only they are brought in order.
+    ids = np.concatenate([np.empty(0, np.int64), *_places(feature_hashes, _repeated(feature_hashes)[1])])
+    ids = ids[present[ids]]
     if len(ids) == 0:
-        return Check(code, name, "not verified", 0, "no row has a target")
+        return _conflicting(0, rows, (), limits)
     order = ids[np.lexsort((ids, target_hashes[ids], feature_hashes[ids]))]
     features, targets = feature_hashes[order], target_hashes[order]
     starts = np.flatnonzero(np.concatenate([[True], features[1:] != features[:-1]]))
     ends = np.append(starts[1:], len(order))
     mixed = targets[starts] != targets[ends - 1]
     conflicting = int((ends - starts)[mixed].sum())
-    share = conflicting / len(ids)
     earliest = np.minimum.reduceat(order, starts)
     groups = np.flatnonzero(mixed)
     cases = []
@@ -64,17 +69,60 @@ def conflicts(
         members, classes = order[starts[group] : ends[group]], targets[starts[group] : ends[group]]
         other = members[classes != classes[members.argmin()]].min()
         cases.append({"row": int(members.min()), "equals row": int(other)})
-    text = f"{conflicting:,} of {len(ids):,} rows equal another in every feature and have another class ({share:.2%})"
+    return _conflicting(conflicting, rows, tuple(cases), limits)
+
+
+def _conflicting(
+    conflicting: int, rows: int, cases: tuple[dict[str, Any], ...], limits: ConflictsCheck
+) -> Check:
+    share = conflicting / rows
+    text = f"{conflicting:,} of {rows:,} rows equal another in every feature and have another class ({share:.2%})"
     way_out = (
         "look at the labels, add the feature that tells them apart, or raise validation.conflicts.max_share"
     )
-    verdict = judge(share <= limits.max_share, limits.severity, len(ids))
-    return Check(code, name, verdict, len(ids), text, share, limits.max_share, tuple(cases), way_out)
+    verdict = judge(share <= limits.max_share, limits.severity, rows)
+    return Check("GM112", "conflicting labels", verdict, rows, text, share, limits.max_share, cases, way_out)
 
 
 def _repeats(hashes: np.ndarray, words: str) -> tuple[int, tuple[dict[str, Any], ...]]:
     """How many rows have the hash of an earlier one, and the first of them, each beside that row."""
-    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    repeats = np.flatnonzero(first[inverse] != np.arange(len(hashes)))
-    cases = tuple({"row": int(row), words: int(first[inverse[row]])} for row in repeats[:MAX_CASES])
-    return len(repeats), cases
+    repeats, values = _repeated(hashes)
+    # So many are enough to show a few of, and their table stays in the processor's cache.
+    values = values[:_STRETCH]
+    first = np.full(len(values), -1)
+    cases: list[dict[str, Any]] = []
+    if repeats:
+        for rows in _places(hashes, values):
+            place = np.searchsorted(values, hashes[rows])
+            met, at = np.unique(place, return_index=True)
+            new = first[met] < 0
+            first[met[new]] = rows[at[new]]
+            again = np.flatnonzero(first[place] != rows)[: MAX_CASES - len(cases)]
+            cases += [{"row": int(rows[i]), words: int(first[place[i]])} for i in again]
+            if len(cases) == MAX_CASES:
+                break
+    return repeats, tuple(cases)
+
+
+def _repeated(hashes: np.ndarray) -> tuple[int, np.ndarray]:
+    """How many hashes stand earlier already, and those that stand more than once, in order."""
+    # One sorted copy is all the memory it takes; np.unique with indices takes five times as much.
+    ordered = np.sort(hashes)
+    again = ordered[1:] == ordered[:-1]
+    values = ordered[1:][again]
+    return len(values), values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) else values
+
+
+def _places(hashes: np.ndarray, values: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows that hold one of the values, a stretch of rows at a time; `values` are in order."""
+    # A table of the hashes' last bits rules most rows out, at a twentieth of a search's price.
+    bits = np.uint64((1 << _TABLE_BITS) - 1)
+    known = np.zeros(1 << _TABLE_BITS, dtype=bool)
+    known[values & bits] = True
+    for start in range(0, len(hashes), _STRETCH):
+        stretch = hashes[start : start + _STRETCH]
+        likely = np.flatnonzero(known[stretch & bits])
+        if len(likely):
+            found = stretch[likely]
+            place = np.minimum(np.searchsorted(values, found), len(values) - 1)
+            yield start + likely[values[place] == found]

@@ -19,6 +19,7 @@ from gristmill.declaration import Declaration
 from gristmill.errors import InputError
 from gristmill.plan import STAGES, Stage
 from gristmill.records import Check, Record
+from gristmill.report import columns
 from gristmill.spec import BETTER_WHEN_HIGHER, PipelineSpec
 from gristmill.workspace import Workspace
 
@@ -33,9 +34,6 @@ METRICS = "metrics.json"
 LINEAGE = "lineage.json"
 SPEED = "speed.json"
 
-# More than these are one click away, and more than the second number in validation.json only.
-_COLUMNS_SHOWN, _COLUMNS_AT_MOST = 20, 300
-_ROLES = ("target", "numeric feature", "categorical feature", "left out")
 _PARTS = {
     "train": "train",
     "validation": "validation",
@@ -78,7 +76,7 @@ def write(workspace: Workspace, declaration: Declaration) -> Path:
         curve=_curve(stages["network"]),
         network=stages["network"].values,
         speed=stages["network"].json(SPEED, beside=True),
-        columns=_columns(stages["validation"].json(VALIDATION)),
+        columns=columns.view(stages["validation"].json(VALIDATION), stages["validation"].checks),
         split=_split(stages["split"].values),
         origin=_origin(spec, stages),
     )
@@ -112,6 +110,10 @@ class _Made:
     @property
     def values(self) -> dict[str, Any]:
         return {} if self.record is None else self.record.values
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return () if self.record is None else self.record.checks
 
     def bytes(self, name: str, *, beside: bool = False) -> bytes | None:
         """A file of the output (or beside the record); None where the stage or the file is not there."""
@@ -497,27 +499,7 @@ def _epoch_ticks(first: int, last: int) -> list[int]:
     return [first, *(n for n in range(step * (first // step + 1), last + 1, step) if n - first >= step / 2)]
 
 
-# Data, split, origin
-
-
-def _columns(profile: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table's columns: target first, then the features that miss most."""
-    if not profile:
-        return None
-    rows = profile["rows"]
-    found = [
-        {"name": name, "share": facts["missing"] / rows if rows else 0.0} | facts
-        for name, facts in profile["columns"].items()
-    ]
-    found.sort(key=lambda column: (_ROLES.index(column["role"]), -column["share"]))
-    kept = found[:_COLUMNS_AT_MOST]
-    return {
-        "first": kept[:_COLUMNS_SHOWN],
-        "more": kept[_COLUMNS_SHOWN:],
-        "left_out": len(found) - len(kept),
-        "num": len(found),
-        "rows": rows,
-    }
+# Split, origin
 
 
 def _split(values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -615,6 +597,7 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_environment.globals |= {"width": columns.WIDTH, "height": columns.HEIGHT}
 _environment.filters |= {
     "number": _number,
     "share": _share,
