@@ -58,6 +58,11 @@ def judge(ok: bool, severity: Literal["warn", "fail"], evaluated: int) -> Verdic
     return "failed" if severity == "fail" else "warned"
 
 
+def unseen(severity: Literal["warn", "fail"]) -> Verdict:
+    """The verdict of a check that there are too few rows for: what may only warn does not bar the way."""
+    return "not verified" if severity == "fail" else "warned"
+
+
 @dataclass(frozen=True)
 class Record:
     """What one stage read, did and made; frozen, and equal for equal work in any door."""

@@ -155,9 +155,15 @@ def read_sample(snapshot: Path, columns: Iterable[str], rows: np.ndarray) -> pa.
     return pa.concat_tables(pieces) if pieces else read(snapshot, wanted).slice(0, 0)
 
 
-def draw(ids: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """At most `most` of the ids, drawn at random, in ascending order; all of them where they are no more."""
-    if len(ids) <= most:
+def draw(ids: np.ndarray | int, most: int, seed: int) -> np.ndarray:
+    """At most `most` of the ids, drawn at random, in ascending order; all of them where they are no more.
+
+    A number stands for the ids below it, of which only those that are drawn take room.
+    """
+    if isinstance(ids, int):
+        if ids <= most:
+            return np.arange(ids)
+    elif len(ids) <= most:
         return ids
     return np.sort(np.random.default_rng(seed).choice(ids, most, replace=False))
 

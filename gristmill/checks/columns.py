@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from gristmill.records import MAX_CASES, Check, judge
 from gristmill.spec.validation import ConstantCheck
 
 
-def constant(distinct: Mapping[str, int], limits: ConstantCheck) -> Check:
-    """Features that hold one value only tell a model nothing."""
-    found = sorted(name for name, count in distinct.items() if count <= 1)
-    verdict = judge(not found, limits.severity, len(distinct))
-    text = f"{len(found)} of {len(distinct)} features hold one value only" + (
-        f": {', '.join(found[:5])}" if found else ""
+def constant(distinct: Mapping[str, int], top: Mapping[str, float], limits: ConstantCheck) -> Check:
+    """Features that hold one value only, or nearly so, tell a model nothing.
+
+    `top` is the share of rows with the most frequent value, for the features of which it is known.
+    """
+    alone = sorted(name for name, count in distinct.items() if count <= 1)
+    nearly = sorted(name for name in distinct if name not in alone and top.get(name, 0) > limits.max_share)
+    verdict = judge(not alone and not nearly, limits.severity, len(distinct))
+    text = f"{len(alone)} of {len(distinct)} features hold one value only" + (
+        f": {', '.join(alone[:5])}" if alone else ""
     )
-    cases = tuple({"column": name} for name in found[:MAX_CASES])
+    if nearly:
+        text += f"; nearly so: {', '.join(f'{name} ({top[name]:.3%})' for name in nearly[:5])}"
+    cases: list[dict[str, Any]] = [{"column": name} for name in alone]
+    cases += [{"column": name, "share": round(top[name], 6)} for name in nearly]
     return Check(
         "GM106",
         "constant",
         verdict,
         len(distinct),
         text,
-        len(found),
+        len(alone) + len(nearly),
         0,
-        cases,
+        tuple(cases[:MAX_CASES]),
         "add them to features.exclude",
     )
 

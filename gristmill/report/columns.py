@@ -75,7 +75,7 @@ def _page(facts: Mapping[str, Any], rows: int) -> dict[str, Any]:
             "bars": _bars(shares, 1.0 if max(shares) > 0.5 else max(shares)),
             "most": max(shares),
             "from": stretches[0]["from"],
-            "to": stretches[-1]["to"],
+            "to": stretches[-1]["from"],
         }
     if drift := facts.get("drift"):
         page["drift"] = drift

@@ -6,16 +6,25 @@ from gristmill.spec.validation import ConstantCheck
 
 
 def test_a_constant_feature_is_named() -> None:
-    found = columns.constant({"a": 1, "b": 2, "c": 0}, ConstantCheck())
+    found = columns.constant({"a": 1, "b": 2, "c": 0}, {}, ConstantCheck())
     assert (found.code, found.name, found.verdict, found.evaluated) == ("GM106", "constant", "warned", 3)
     assert found.text == "2 of 3 features hold one value only: a, c"
     assert found.cases == ({"column": "a"}, {"column": "c"})
-    assert columns.constant({"a": 1}, ConstantCheck(severity="fail")).verdict == "failed"
+    assert columns.constant({"a": 1}, {}, ConstantCheck(severity="fail")).verdict == "failed"
 
 
 def test_features_that_vary_pass() -> None:
-    found = columns.constant({"a": 2, "b": 9}, ConstantCheck(severity="fail"))
+    found = columns.constant({"a": 2, "b": 9}, {"a": 0.5}, ConstantCheck(severity="fail"))
     assert (found.verdict, found.text) == ("passed", "0 of 2 features hold one value only")
+
+
+def test_a_feature_of_nearly_one_value_is_named_with_its_share() -> None:
+    distinct, top = {"a": 1, "b": 2, "c": 3}, {"a": 1.0, "b": 0.99995, "c": 0.9999}
+    found = columns.constant(distinct, top, ConstantCheck())
+    assert (found.verdict, found.value) == ("warned", 2)
+    assert found.text == "1 of 3 features hold one value only: a; nearly so: b (99.995%)"
+    assert found.cases == ({"column": "a"}, {"column": "b", "share": 0.99995})
+    assert columns.constant({"c": 3}, {"c": 0.9}, ConstantCheck(max_share=0.8)).verdict == "warned"
 
 
 def test_a14_infinite_values_are_counted_by_feature() -> None:
@@ -52,7 +61,7 @@ def test_features_known_in_time_pass(after: set[str]) -> None:
 def test_cases_are_bounded() -> None:
     names = [f"c{n:02}" for n in range(40)]
     for found in (
-        columns.constant(dict.fromkeys(names, 1), ConstantCheck()),
+        columns.constant(dict.fromkeys(names, 1), {}, ConstantCheck()),
         columns.finite(dict.fromkeys(names, 1)),
         columns.known(names, names),
     ):

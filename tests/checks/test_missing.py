@@ -7,7 +7,7 @@ import pytest
 from gristmill import tables
 from gristmill.checks import missing
 from gristmill.records import MAX_CASES
-from gristmill.spec.validation import MissingCheck
+from gristmill.spec.validation import MissingByClassCheck, MissingCheck, MissingOverTimeCheck
 from tests.conftest import work_on
 
 NAN = float("nan")
@@ -65,3 +65,74 @@ def test_null_and_nan_are_missing_in_a_filter_and_in_a_sum(
     assert table.filter(gone)["_row"].execute().tolist() == wanted
     assert table.filter(~gone).count().execute() == len(values) - len(wanted)
     assert table.aggregate(n=gone.sum()).execute()["n"][0] == len(wanted)
+
+
+def test_columns_that_miss_together_are_named() -> None:
+    found = missing.check({"a": 0.1, "b": 0.1, "c": 0.2}, 10, MissingCheck(), [["a", "b"]])
+    assert found.text == "3 features within their limits; 'c' misses most (20.0%); missing together: a, b"
+
+
+def test_columns_belong_together_when_nearly_the_same_rows_miss_both(tmp_path: Path) -> None:
+    def column(gone: set[int]) -> list[float | None]:
+        return [None if row in gone else float(row) for row in range(60)]
+
+    columns = {
+        "a": column(set(range(20))),
+        "b": column({*range(19), 40}),  # 19 of 21 rows in common: 90 %
+        "c": column(set(range(20)) | {50}),  # 20 of 21: 95.2 %
+        "d": column({30}),
+        "e": column(set()),
+    }
+    table = tables.scan(work_on(tmp_path, columns | {"y": [0] * 60}).snapshot)
+    assert missing.together(table, list("abcde")) == [["a", "c"]]
+    assert missing.together(table, ["a"]) == []
+    # More columns than a mask has bits.
+    wide = {f"x{n:03}": column({1, 2}) for n in range(70)} | {"z": column({3})}
+    (tmp_path / "wide").mkdir()
+    table = tables.scan(work_on(tmp_path / "wide", wide | {"y": [0] * 60}).snapshot)
+    assert missing.together(table, list(wide)) == [[f"x{n:03}" for n in range(70)]]
+
+
+def test_a_value_that_one_class_lacks_is_named_with_both_shares(tmp_path: Path) -> None:
+    columns = {
+        "x": [None] * 20 + [1.0] * 20 + [None] * 4 + [1.0] * 36 + [None] * 5,
+        "z": [1.0] * 84 + [None],
+        "y": ["a"] * 40 + ["b"] * 40 + ["c"] * 5,
+    }
+    table = tables.scan(work_on(tmp_path, columns).snapshot)
+    classes = missing.by_value(table, ["x", "z"], "y")
+    assert [(part.label, part.rows, part.missing) for part in classes] == [
+        ("a", 40, {"x": 20, "z": 0}),
+        ("b", 40, {"x": 4, "z": 0}),
+        ("c", 5, {"x": 5, "z": 1}),
+    ]
+    # Class c is too small to compare.
+    found = missing.by_class(classes, ["x", "z"], MissingByClassCheck())
+    assert (found.code, found.verdict, found.evaluated, found.value) == ("GM114", "warned", 80, 0.4)
+    assert found.text == "1 of 2 features miss values by class: x 50.0% for a, 10.0% for b"
+    case = {"column": "x", "most": "a", "share": 0.5, "least": "b", "least share": 0.1}
+    assert found.cases == (case,)
+    found = missing.by_class(classes, ["x", "z"], MissingByClassCheck(max_difference=0.4))
+    assert (found.verdict, found.text) == ("passed", "missing shares differ by 40.0% at most by class (x)")
+
+
+def test_nothing_missing_passes_and_too_few_rows_are_not_judged() -> None:
+    limits = MissingByClassCheck(severity="fail")
+    assert missing.by_class([], [], limits).verdict == "passed"
+    few = [missing.Stretch("a", 29, {"x": 9}), missing.Stretch("b", 30, {})]
+    found = missing.by_class(few, ["x"], limits)
+    assert (found.verdict, found.evaluated) == ("not verified", 0)
+    assert found.text == "not judged: 1 of 2 parts by class have 30 rows, 2 are needed"
+    assert missing.by_class(few, ["x"], MissingByClassCheck()).verdict == "warned"
+
+
+def test_a_feed_that_broke_shows_along_the_rows(tmp_path: Path) -> None:
+    columns = {"x": [1.0] * 300 + [None] * 100, "y": [0] * 400}
+    table = tables.scan(work_on(tmp_path, columns).snapshot)
+    stretches = missing.by_place(table, ["x"], table["_row"], 0, 399, [0, 100, 200, 300])
+    assert [(part.label, part.rows, part.missing["x"]) for part in stretches] == [
+        (0, 100, 0), (100, 100, 0), (200, 100, 0), (300, 100, 100),
+    ]  # fmt: skip
+    found = missing.over_time(stretches, ["x"], "place in the source", MissingOverTimeCheck())
+    assert (found.code, found.verdict) == ("GM115", "warned")
+    assert found.text == "1 of 1 features miss values by place in the source: x 100.0% for 300, 0.0% for 0"
