@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill import files, profile, tables
-from gristmill.checks import balance, columns, contract, duplicates, leaks, missing, target, times
+from gristmill.checks import balance, columns, contract, duplicates, labels, leaks, missing, target, times
 from gristmill.records import Check
 from gristmill.spec import RegressionTask
 from gristmill.tables import ROW_ID, Roles
@@ -58,6 +58,11 @@ def make(work: Work) -> Made:
     checks += [*_of_target(data), *_of_columns(data), *_of_rows(data), *_of_missing(data)]
     work.progress("looking for columns that tell too much", 0, 0)
     checks += _of_leaks(data)
+    task = work.spec.task
+    if work.spec.validation.labels is not None and not isinstance(task, RegressionTask):
+        work.progress("looking for suspect labels", 0, 0)
+        group = work.spec.split.group_on
+        checks.append(labels.check(work.snapshot, roles, task, work.spec.validation.labels, group))
     body = {
         "version": VERSION,
         "rows": rows,

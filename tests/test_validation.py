@@ -45,7 +45,12 @@ EVERY_CHECK: dict[str, Any] = {
 BY_GROUP = {"split": {"test": 0.2, "validation": 0.1, "group_on": "member"}}
 BY_TIME = {"split": {"test": 0.2, "validation": 0.1, "time_on": "when"}}
 WORLDS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    (CLASSES, EVERY_CHECK | {"task": BINARY} | BY_GROUP),
+    (
+        CLASSES,
+        EVERY_CHECK
+        | {"task": BINARY, "validation": {"duplicates": {"key": ["id"]}, "labels": {"max_suspect_share": 1}}}
+        | BY_GROUP,
+    ),
     (NUMBERS, EVERY_CHECK | BY_TIME),
 ]
 

@@ -95,6 +95,7 @@ def expected_checks(stage: Stage, spec: PipelineSpec) -> list[tuple[str, str]]:
         "GM114": regression,
         "GM116": not regression,
         "GM117": spec.split.group_on is None,
+        "GM118": spec.validation.labels is None,
         "GM124": spec.split.time_on is not None,
         "GM125": regression,
         "GM126": spec.split.time_on is None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from gristmill.spec.base import Count, Model, Name, Number, Seed, Severity, Share
 
@@ -136,6 +136,21 @@ class TimeGapsCheck(Model):
     """Whether a longer stretch fails the data or warns."""
 
 
+class LabelsCheck(Model):
+    """Labels that a model, fitted without the row, finds unlikely: confident learning (Northcutt et al. 2021)."""
+
+    max_suspect_share: Share = 0.1
+    """The largest share of rows whose label may be suspect."""
+    rows: Count = 20_000
+    """The most rows to look at, drawn at random where there are more."""
+    folds: Annotated[StrictInt, Field(ge=2)] = 5
+    """Folds of the out-of-fold probabilities; equal rows and groups are in one fold."""
+    seed: Seed = 0
+    """The seed of the draw, the folds and the fits."""
+    severity: Severity = "warn"
+    """Whether more than that fails the data or warns."""
+
+
 class Validation(Model):
     """The limits of the data checks."""
 
@@ -165,3 +180,5 @@ class Validation(Model):
     """Features that are filled for one class only."""
     time_gaps: TimeGapsCheck = TimeGapsCheck()
     """Stretches of time without a row."""
+    labels: LabelsCheck | None = None
+    """Suspect labels; looked for where declared, for a model is fitted."""
