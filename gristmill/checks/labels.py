@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from gristmill import tables
+from gristmill.checks import forest
 from gristmill.checks.missing import is_missing
 from gristmill.records import MAX_CASES, Check, judge, unseen
 from gristmill.spec import BinaryTask, MulticlassTask
@@ -27,7 +27,6 @@ from gristmill.tables import ROW_ID, Roles
 CODE, NAME = "GM118", "label quality"
 MAX_CLASSES = 200
 """More than these are not judged: the model grows with their number."""
-_FORESTS, _TREES = 10, 10
 _WORDS = 5_000
 _CATEGORIES = 100
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -74,8 +73,8 @@ def out_of_fold(
     from sklearn.model_selection import StratifiedGroupKFold
 
     texts = [str(name) for name in features if _is_text(features[name])]
-    design = _with_words(features, texts) if texts else _ranks(features)
-    predict = _linear if texts else _forest
+    design = _with_words(features, texts) if texts else forest.ranks(features)
+    predict = _linear if texts else forest.probabilities
     folds = StratifiedGroupKFold(limits.folds, shuffle=True, random_state=limits.seed)
     probabilities = np.full((len(labels), int(labels.max()) + 1), np.nan)
     for train, held_out in folds.split(design, labels, groups):
@@ -105,7 +104,7 @@ def check(
         snapshot, dict.fromkeys([*roles.features, task.target, *([group] if group else [])]), rows
     )
     about = f", in a sample of {len(rows):,} of {len(labelled):,} rows" if len(rows) < len(labelled) else ""
-    features = _features(sample, roles)
+    features = forest.frame(sample, roles.numeric, roles.categorical)
     groups = _groups(features, sample[group].to_pandas() if group else None)
     labels, classes = pd.factorize(sample[task.target].to_pandas(), sort=True)
     independent = pd.DataFrame({"label": labels, "group": groups}).drop_duplicates()
@@ -154,13 +153,6 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _features(sample: pa.Table, roles: Roles) -> pd.DataFrame:
-    """Amounts as float64 and categories as text, NaN where missing."""
-    columns = {name: sample[name].cast(pa.float64(), safe=False) for name in roles.numeric}
-    columns |= {name: sample[name].cast(pa.string()) for name in roles.categorical}
-    return pa.table(columns).to_pandas()
-
-
 def _groups(features: pd.DataFrame, declared: pd.Series | None) -> np.ndarray:
     """A number for each row, the same for rows with equal features and for rows of one declared group."""
     from scipy.sparse import coo_array
@@ -188,22 +180,6 @@ def _is_text(column: pd.Series) -> bool:
     return bool(values.str.count(r"\S+").mean() >= 3)
 
 
-def _ranks(features: pd.DataFrame) -> np.ndarray:
-    """Amounts by their rank and categories by their code, NaN where missing.
-
-    Trees see order only, and a rank is exact in float32 where an id, a time or infinity is not.
-    """
-    ranks = np.empty(features.shape, dtype=np.float32)
-    for place, name in enumerate(features):
-        column = features[name]
-        if column.dtype == np.float64:
-            ranks[:, place] = column.rank(method="dense")
-        else:
-            codes = pd.factorize(column, sort=True)[0]
-            ranks[:, place] = np.where(codes < 0, np.nan, codes)
-    return ranks
-
-
 def _with_words(features: pd.DataFrame, texts: list[str]) -> Any:
     """A sparse matrix: weighted words of the texts, ranks of amounts in 0 to 1, a column each category.
 
@@ -221,22 +197,8 @@ def _with_words(features: pd.DataFrame, texts: list[str]) -> Any:
         blocks.append(csr_array(features[amounts].rank(method="dense", pct=True).fillna(0.5).to_numpy()))
     if categories:
         one_hot = OneHotEncoder(max_categories=_CATEGORIES, handle_unknown="infrequent_if_exist")
-        blocks.append(one_hot.fit_transform(_ranks(features[categories])))
+        blocks.append(one_hot.fit_transform(forest.ranks(features[categories])))
     return hstack(blocks, format="csr")
-
-
-def _forest(train: np.ndarray, labels: np.ndarray, wanted: np.ndarray, seed: int) -> np.ndarray:
-    from sklearn.ensemble import RandomForestClassifier
-
-    # A few trees at a time: each of their leaves holds a number a class.
-    probabilities = np.zeros((len(wanted), len(np.unique(labels))))
-    for forest_seed in np.random.default_rng(seed).integers(2**31, size=_FORESTS):
-        forest = RandomForestClassifier(
-            _TREES, min_samples_leaf=5, random_state=int(forest_seed), n_jobs=-1
-        ).fit(train, labels)
-        # One thread: more would add the trees' probabilities up in an order of their own.
-        probabilities += forest.set_params(n_jobs=1).predict_proba(wanted)
-    return probabilities / _FORESTS
 
 
 def _linear(train: Any, labels: np.ndarray, wanted: Any, seed: int) -> np.ndarray:
